@@ -458,7 +458,7 @@ class _Run:
         if node.op.multiple:
             self.tell_missing(node, [None] * len(node.shape))
         if node.saved is FREED:
-            raise used_up(node)
+            raise used_up(*node.keeper())
         check_versions(node)
         if node.guard.__class__ is PackedGuard:
             unpacked(node.saved)
@@ -514,7 +514,7 @@ class _Run:
         g, self.passing = self.passing, None
         plan, inputs, saved, guard = node.plan, node.inputs, node.saved, node.guard
         if saved is FREED:
-            raise used_up(node)
+            raise used_up(*node.keeper())
         if guard:
             total = guard[0]
             for cell in guard[1:]:
@@ -788,7 +788,7 @@ def call(node: Any, grads: tuple[Any, ...]) -> Any:
             _Run(True, create, None, True).accumulate(node, given[0], False)
         return ()
     if node.saved is FREED:
-        raise used_up(node)
+        raise used_up(*node.keeper())
     check_versions(node)
     found: list[Any] = [None] * len(node.inputs)
     if all(g is None for g in given) and not node.op.takes_none:

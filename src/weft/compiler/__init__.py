@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -159,7 +160,13 @@ class Compiled:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        name = getattr(self, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(self, "__module__", ""))
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is self:  # a decorated function: what its name gives is this
+            return name
         return Compiled, (self.function, self.fullgraph, self.eager)
 
     def __repr__(self) -> str:
@@ -173,12 +180,24 @@ class OptimizedModule(Module):
         super().__init__()
         self._orig_mod = module
         self.__dict__["_compiled"] = Compiled(module, fullgraph, eager)
-        self.training = module.training
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._hooked:  # its own hooks; those of the module, and of all, run inside
+            return self._call_with_hooks(args, kwargs)
         return self._compiled(*args, **kwargs)
 
-    forward = __call__
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the module as a region."""
+        return self._compiled(*args, **kwargs)
+
+    @property
+    def training(self) -> bool:  # type: ignore[override]
+        """Whether the module is in training mode."""
+        return self._orig_mod.training
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        self._orig_mod.training = mode
 
     def explain(self) -> str:
         """In words: what was learned, what runs natively, and what does not, and why."""
@@ -193,14 +212,32 @@ class OptimizedModule(Module):
             return self.__dict__["_modules"]["_orig_mod"]
         return getattr(self._orig_mod, name)
 
+    def _keeps(self, name: str) -> bool:
+        """Whether an attribute is the wrapper's own; all others are the module's."""
+        own = self.__dict__
+        registered = "_orig_mod" in own.get("_modules", ())
+        return name == "_orig_mod" or not registered or name in own or hasattr(type(self), name)
+
     def __setattr__(self, name: str, value: Any) -> None:
-        own = name in ("_orig_mod", "training") or "_orig_mod" not in self.__dict__.get(
-            "_modules", ()
-        )
-        if own:
+        if self._keeps(name):
             super().__setattr__(name, value)
         else:
             setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if self._keeps(name):
+            super().__delattr__(name)
+        else:
+            delattr(self._orig_mod, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self._orig_mod)})
+
+    def __len__(self) -> int:
+        return len(self._orig_mod)  # type: ignore[arg-type]
+
+    def __bool__(self) -> bool:
+        return bool(self._orig_mod)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         compiled = self._compiled

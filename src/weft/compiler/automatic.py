@@ -14,7 +14,7 @@ from typing import Any
 
 from weft.compiler.following import Region
 from weft.compiler.stretch import TraceMemory
-from weft.compiler.trace import Point
+from weft.compiler.trace import LEAF, RESULT, Point
 from weft.core import dtype as dt
 from weft.core import frames, selection
 from weft.core.dispatch import Op
@@ -58,6 +58,20 @@ class Automatic(Region):
         self.unhook()
         self.start(Point())  # where nothing is ever learned
         self.idle, self.place = True, None
+
+    def asked(self, tensor: Tensor) -> None:
+        """A value was read: what is learned ends here, since what is followed will end here.
+
+        Without an end it would go through the rounds of a loop, holding the results of all.
+        """
+        if self.learning and self.ids.get(id(tensor), (LEAF,))[0] == RESULT:
+            self.cut("a value was read")
+
+    def written_to(self, array: Any, target: Any) -> None:
+        if self.learning and target is None:  # NumPy, say, is given the memory
+            for tensor in [t for t in self.handles if t is not None and t._a is array]:
+                self.asked(tensor)
+        super().written_to(array, target)
 
     def begins(self) -> bool:
         """Whether the op that is being called begins a stretch that is worth following."""
@@ -111,8 +125,10 @@ class Automatic(Region):
     def stop(self) -> None:
         """Compute what is pending, and let the program run eagerly again."""
         if self in MODES.now.recorders:
-            self.cut("automatic compiling was stopped")
-            self.__exit__()
+            try:
+                self.cut("automatic compiling was stopped")
+            finally:
+                self.__exit__()
 
     def explain(self) -> str:
         """In words: which stretches were found, what runs natively, and what does not, and why."""

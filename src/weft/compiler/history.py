@@ -9,8 +9,10 @@ import numpy as np
 
 from weft.autograd import engine
 from weft.compiler.trace import LEAF, Kind, Root, Token
+from weft.core import errors
 from weft.core.modes import MODES, enable_grad
 from weft.core.node import FREED, OpNode, next_sequence
+from weft.core.saved import used_up
 from weft.core.tensor import LATE, Tensor, wrap
 from weft.graph.gradient import Gradient
 from weft.graph.spec import BACKWARD as BACK
@@ -31,6 +33,16 @@ class CompiledFunctionBackward(OpNode):
     def named(self) -> OpNode:
         """Itself: it has its name from the beginning."""
         return self
+
+    def keeper(self) -> tuple[str, str]:
+        """The call whose values a pass through this node misses first, as in eager mode."""
+        token = self.plan.keeper  # type: ignore[attr-defined]
+        return super().keeper() if token is None else described(token)
+
+
+def described(token: Token) -> tuple[str, str]:
+    """What a call is, and where it stands."""
+    return token.name, errors.describe_position(token.code, token.instruction)
 
 
 class _RegionOp:
@@ -53,24 +65,27 @@ class _RegionPlan:
     """How the engine calls the backward program of a region."""
 
     joint, simple, single, vjp_single, pack, large = True, False, -1, None, None, None
-    takes_none, widens = False, False
+    # What a pass uses up is not the node's but that of the calls in it: see ``SavedRun.use``.
+    takes_none, widens, holds = False, False, False
     slots: tuple[str, ...] = ()
     op = _RegionOp
 
-    def __init__(self, inputs: int, holds: bool) -> None:
-        self.targets, self.holds = range(inputs), holds
+    def __init__(self, inputs: int, keeper: Token | None) -> None:
+        self.targets = range(inputs)
+        self.keeper = keeper  # the newest call that keeps values for its derivative
 
     def vjp(self, g: Any, saved: Any, at: dict[str, Any], needs: Any) -> list[Any]:
         """The gradients of the leaves, from those of the results."""
         held: SavedRun = at["held"]
-        if isinstance(g, Tensor):
-            return held.again(g)
-        found = held.tape.run(g, held.arrays, held.run.numbers)
+        if not any(needs):  # asked for is what came to the node, and nothing behind it
+            return [None] * len(self.targets)
+        held.use(needs, MODES.now.backward)
+        found = None
+        if not isinstance(g, Tensor):
+            found = held.tape.run(g, held.arrays, held.run.numbers)
         if found is None:
             return held.again(g)
-        running = MODES.now.backward
-        if self.holds and running is not None and not running.keep:
-            held.arrays = {}
+        held.release()
         return found
 
 
@@ -85,6 +100,9 @@ class RegionRun:
         ]
         self.numbers = tuple(region.numbers)
         self.ends: dict[int, Any] = {}  # results with a node, as tensors
+        # Calls whose values a backward pass has used up, with its number. Several nodes may go
+        # through one call, which in eager mode is one node.
+        self.freed: dict[Token, int] = {}
 
 
 class SavedRun:
@@ -92,6 +110,22 @@ class SavedRun:
 
     def __init__(self, tape: ResultBackward, run: RegionRun, arrays: dict[Any, ndarray]) -> None:
         self.tape, self.run, self.arrays = tape, run, arrays
+
+    def use(self, needs: Sequence[bool], running: Any) -> None:
+        """Note which calls a pass goes through; an error if another has used up their values."""
+        freed, number = self.run.freed, None if running is None else running.number
+        wanted = sum(1 << k for k, need in enumerate(needs) if need)
+        passed = [token for token, inputs in self.tape.keeps if inputs & wanted]
+        for token in passed:
+            if freed.get(token, number) != number:
+                raise used_up(*described(token))
+        if running is not None and not running.keep:
+            freed.update(dict.fromkeys(passed, number))
+
+    def release(self) -> None:
+        """Let go of saved values that no further pass can read."""
+        if self.tape.keeps and all(token in self.run.freed for token, _ in self.tape.keeps):
+            self.arrays = {}
 
     def again(self, g: Any) -> list[Any]:
         """The same by ordinary ops: for gradients that are to be differentiated, and errors."""
@@ -138,10 +172,28 @@ class ResultBackward:
                 elif r.node < self.first:
                     self.saved.setdefault(built.number_of[r], []).append(r)
         self.program: Any = None
-        steps = (spec.op for spec in built.specs[self.first :] if isinstance(spec.op, Gradient))
-        self.plan = _RegionPlan(
-            len(self.grads), any(op.plan is not None and op.plan.holds for op in steps)
-        )
+        self.token = next(t for t in built.made if 0 <= number - t.first < len(t.kinds))
+        self.keeps = self._keepers(reached)
+        self.plan = _RegionPlan(len(self.grads), self.keeps[0][0] if self.keeps else None)
+
+    def _keepers(self, reached: list[Ref]) -> list[tuple[Token, int]]:
+        """The calls that keep values for their derivative, newest first.
+
+        Each with the set of inputs that gradients go to from there.
+        """
+        built = self.built
+        leads = {ref.node: 1 << k for k, ref in enumerate(reached)}
+        for spec in built.specs[: self.first]:
+            found = leads.get(spec.id, 0)
+            for ref in spec.refs():
+                found |= leads[ref.node] if ref in built.flows else 0
+            leads[spec.id] = found
+        token_of = {id: token for token, id in built.made.items()}
+        return [
+            (token_of[spec.forward], leads[spec.forward])
+            for spec in built.specs[self.first :]
+            if isinstance(spec.op, Gradient) and spec.op.plan is not None and spec.op.plan.holds
+        ]
 
     def attach(
         self,
@@ -173,7 +225,7 @@ class ResultBackward:
                 cells.append(region.handles[number]._vc)
         guard = (sum(cell[0] for cell in cells), *cells) if cells else None
         edges = [region.nodes[k] for k in self.leaves] + [run.ends[k]._node for k in self.ends]
-        token, kind = region.path[-1], self.kind
+        token, kind = self.token, self.kind
         node = CompiledFunctionBackward(
             self.plan, tuple(edges), (), guard, {"held": SavedRun(self, run, arrays)},  # type: ignore[arg-type]
             kind.shape, kind.dtype, next_sequence(), token.code, token.instruction, token.scope,
@@ -232,15 +284,14 @@ class ResultBackward:
         self.program = program
 
 
-def freed_plan(edges: int) -> Any:
+def freed_plan(edges: int, keeper: Token) -> Any:
     """What stands for the derivative of a result whose graph a backward pass has used up."""
-    return _RegionPlan(edges, True)
+    return _RegionPlan(edges, keeper)
 
 
-def attach_freed(
-    region: Region, number: int, leaves: Sequence[int], plan: Any, kind: Kind, token: Token
-) -> None:
+def attach_freed(region: Region, number: int, leaves: Sequence[int], plan: Any, kind: Kind) -> None:
     """Give a result whose graph a backward pass has used up a node that says so."""
+    token = plan.keeper
     edges = tuple(map(region.nodes.__getitem__, leaves))
     region.handles[number]._node = CompiledFunctionBackward(
         plan, edges, FREED, None, {},

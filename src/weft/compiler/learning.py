@@ -73,14 +73,14 @@ class Learning(Resizing):
         self, op: Any, args: Any
     ) -> tuple[tuple[tuple[int, Any], ...], list[LeafSlot]] | None:
         """What arguments are to the trace; None if regions don't know such."""
+        if not all(map(self.can_be_said, args)):
+            return None  # before a leaf is noted: those of no token would shift all others
         slots: list[tuple[int, Any]] = []
         met: list[LeafSlot] = []
         for x in args:
             if isinstance(x, Tensor):
                 slot = self.ids.get(id(x))
                 if slot is None or (slot[0] == LEAF and slot[1].outside):
-                    if x.__class__ not in (Tensor, Parameter) or not trace.known_leaf(x):
-                        return None
                     leaf = LeafSlot(len(self.leaves), x)
                     self.leaves.append(x)
                     self.met.add(id(x))
@@ -91,11 +91,18 @@ class Learning(Resizing):
                 slots.append(slot)
             elif x.__class__ in NUMBERS and varies(op, args):
                 slots.append((NUMBER, x.__class__))
-            elif trace.plain_attributes(x):
-                slots.append((CONSTANT, x))
             else:
-                return None
+                slots.append((CONSTANT, x))
         return tuple(slots), met
+
+    def can_be_said(self, x: Any) -> bool:
+        """Whether an argument is a known result or leaf, may be a leaf, or is a plain value."""
+        if not isinstance(x, Tensor):
+            return trace.plain_attributes(x)
+        slot = self.ids.get(id(x))
+        if slot is not None and not (slot[0] == LEAF and slot[1].outside):
+            return True
+        return x.__class__ in (Tensor, Parameter) and trace.known_leaf(x)
 
     def add(
         self, kind: int, op: Any, args: Any, attrs: dict[str, Any], kinds: Any, roots: Any

@@ -300,7 +300,8 @@ class ExecutionPlan:
         for k in live:
             behind = used_up(path, built, k) if built.passes else None
             if behind is not None:
-                self.freed[k] = behind, history.freed_plan(len(behind))
+                leaves, keeper = behind
+                self.freed[k] = leaves, history.freed_plan(len(leaves), keeper)
                 continue
             tape = history.ResultBackward(Builder(path, ends - {k}, False), k, kinds[k])
             saved.update(dict.fromkeys(tape.saved))
@@ -396,7 +397,7 @@ class ExecutionPlan:
                 realise(handles[k], values[k])
                 if k in self.freed:
                     leaves, plan = self.freed[k]
-                    history.attach_freed(region, k, leaves, plan, self.kinds[k], self.path[-1])
+                    history.attach_freed(region, k, leaves, plan, self.kinds[k])
             if handles[k] is not None and self.kinds[k].requires:
                 if k in self.tapes:
                     self.tapes[k].attach(region, values, self.wanted, self.roots, run)
@@ -415,7 +416,7 @@ class ExecutionPlan:
                     realise(handle, array)
         for k, (leaves, plan) in self.freed.items():
             if handles[k] is not None:
-                history.attach_freed(region, k, leaves, plan, self.kinds[k], self.path[-1])
+                history.attach_freed(region, k, leaves, plan, self.kinds[k])
 
     def _made(self, region: Region, token: Token, made: dict[Any, Any]) -> Any:
         """What a call that gives views gives, once: it may give very many."""
@@ -469,8 +470,10 @@ def changes(token: Token) -> list[tuple[int, tuple[int, Any]]]:
     return [(k, token.slots[place]) for k, place in places if place]
 
 
-def used_up(path: Sequence[Token], built: Builder, number: int) -> list[int] | None:
+def used_up(path: Sequence[Token], built: Builder, number: int) -> tuple[list[int], Token] | None:
     """The leaves behind a result whose graph backward passes have used up; None if they have not.
+
+    With them the newest call whose values are gone.
 
     What keeps nothing for its derivative is never used up. Where only a part of the graph is, and
     where the result depends on gradients, eager mode knows what to do.
@@ -479,13 +482,15 @@ def used_up(path: Sequence[Token], built: Builder, number: int) -> list[int] | N
         raise Impossible("results with a history that depend on gradients")
     leaves, made = built.imagined(number)
     kept = [s.forward for s in made if s.op.plan.holds]
-    if not any(
-        r in built.consumed for k in kept if k is not None for r in built.specs[k].results()
-    ):
+    gone = [
+        k for k in kept
+        if k is not None and any(r in built.consumed for r in built.specs[k].results())
+    ]  # fmt: skip
+    if not gone:
         return None
     if built.values[number] not in built.consumed:
         raise Impossible("results with a history after a backward pass")
-    return leaves
+    return leaves, next(token for token, id in built.made.items() if id == gone[0])
 
 
 def refuse_overwritten(path: Sequence[Token], built: Builder, nodes: range | None = None) -> None:

@@ -192,6 +192,10 @@ class OpNode(GraphNode):
         """The user's line that made this node."""
         return errors.describe_position(self.code, self.instruction)
 
+    def keeper(self) -> tuple[str, str]:
+        """The op that has saved the node's values, and its line: for errors."""
+        return self.plan.op.name, self.source
+
     @property
     def next_functions(self) -> tuple[tuple[GraphNode | None, int], ...]:
         """The nodes that gradients go to, with the number of their output, as in PyTorch."""

@@ -374,7 +374,7 @@ def find_saved(node: OpNode, source: str) -> Any:
     op, slots, own = node.op, node.plan.slots, source.rstrip("!@")
     if own in slots:
         if node.saved is FREED:
-            raise used_up(node)
+            raise used_up(*node.keeper())
         k = slots.index(own)
         value = node.saved[k]
         if isinstance(value, Packed):
@@ -458,10 +458,11 @@ def overwritten(node: OpNode, guard: tuple[Any, ...] | None = None) -> RuntimeEr
     )
 
 
-def used_up(node: OpNode) -> RuntimeError:
+def used_up(name: str, source: str) -> RuntimeError:
+    """The values that an op has saved, at some line, were used up by a backward pass."""
     return RuntimeError(
         "Trying to backward through the graph a second time (or directly access saved tensors "
-        f"after they have already been freed): the values that {node.op.name} saved at "
-        f"{node.source} are gone. Specify retain_graph=True if you need to backward through the "
+        f"after they have already been freed): the values that {name} saved at "
+        f"{source} are gone. Specify retain_graph=True if you need to backward through the "
         "graph a second time."
     )

@@ -542,7 +542,7 @@ def free_history(roots: list[Any]) -> None:
             node = node.node
         if not isinstance(node, core.OpNode):
             continue
-        if node.plan.holds:
+        if node.plan.holds or getattr(node.plan, "keeper", None) is not None:  # a compiled region's
             node.saved = core.FREED
         for edge in node.inputs:
             if isinstance(edge, core.GraphNode) and edge not in seen:
