@@ -36,7 +36,8 @@ plain = weft.ones(3)
 late = plain[:2]
 plain.mul_(weft.ones(3, requires_grad=True))
 tensors = [
-    base, stale, late, hidden, inner, weft.tensor(1.0), weft.zeros(0, 3), weft.ones(2, 1, 5, 1, 7).mT,
+    base, stale, late, hidden, inner, weft.tensor(1.0), weft.zeros(0, 3),
+    weft.ones(2, 1, 5, 1, 7).mT,
     weft.nn.Parameter(weft.ones(2)), weft.ones(2, device="meta"), weft.nn.Buffer(weft.ones(2)),
     weft.nn.UninitializedParameter(), weft.ones(2).detach(),
     *(weft.ones(2).to(d) for d in (weft.float16, weft.bfloat16, weft.complex64, weft.uint8,
