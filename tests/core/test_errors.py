@@ -75,6 +75,11 @@ def test_index_out_of_range_names_dimension_and_size() -> None:
         torch.ones(3).sum(2)
 
 
+def test_size_takes_one_dimension() -> None:
+    with pytest.raises(TypeError, match="not a slice"):
+        torch.ones(2, 3).size(slice(0, 1))
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -277,13 +277,16 @@ class Tensor(metaclass=_TensorMeta):
         if dim is None:
             return new_tuple(Size, self._a.shape)
         try:
-            return self._a.shape[dim]
+            size = self._a.shape[dim]
         except IndexError:
             rank = max(self._a.ndim, 1)
             raise IndexError(
                 f"size: Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], "
                 f"but got {dim}); the shape is {list(self._a.shape)}\n  at {errors.here()}"
             ) from None
+        if size.__class__ is tuple:
+            raise TypeError(f"size: dim must be an int, not a slice\n  at {errors.here()}")
+        return size
 
     @property
     def dtype(self) -> dt.dtype:
