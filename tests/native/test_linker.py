@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import os
 import subprocess
@@ -12,7 +13,6 @@ from typing import Any
 import pytest
 
 from weft.native.codegen import cache, jit, linker
-from weft.native.loops import reduce
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
 TEXT = """
@@ -137,7 +137,7 @@ def test_code_of_one_pipeline_is_not_taken_for_that_of_another(
     engine, compiled = jit.engine(), []
     compile = type(engine).compile
 
-    def counted(self: Any, text: str, pipeline: jit.Pipeline) -> bytes:
+    def counted(self: Any, text: str, pipeline: jit.PassPipeline) -> bytes:
         compiled.append(pipeline)
         return compile(self, text, pipeline)
 
@@ -152,7 +152,7 @@ def test_code_of_one_pipeline_is_not_taken_for_that_of_another(
 def test_a_kernel_has_one_pipeline_whatever_it_is_made_from() -> None:
     plain, unswitched = (jit.kernel(unswitched=on)(_kernel_body) for on in (False, True))
     assert plain.pipeline == jit.LOOPS and unswitched.pipeline == jit.UNSWITCHED
-    assert reduce.made(unswitched, other=1).pipeline == jit.UNSWITCHED
+    assert jit.Kernel(copy.copy(unswitched.function)).pipeline == jit.UNSWITCHED
 
 
 def _kernel_body(x: Any, lo: int, hi: int) -> None:

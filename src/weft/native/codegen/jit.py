@@ -73,7 +73,7 @@ def _identity() -> str:
     return f"{folder} {about.st_size} {about.st_mtime_ns}\n{processor}" if processor else ""
 
 
-class Pipeline(NamedTuple):
+class PassPipeline(NamedTuple):
     """The passes that a piece of code is worth: some by name, or those of a level of LLVM's own.
 
     Bits can depend on the pipeline, since it decides in which order a sum is taken where that is
@@ -87,10 +87,10 @@ class Pipeline(NamedTuple):
 # Level 3 is level 2 with larger limits for unrolling, and with copies of loops for each outcome of
 # the branches inside that do not change: that takes up to six times as long to compile, and few
 # kernels run faster for it.
-LOOPS, UNSWITCHED = Pipeline(2), Pipeline(3)
+LOOPS, UNSWITCHED = PassPipeline(2), PassPipeline(3)
 # Functions on Python objects, which ``emit`` writes: their variables become registers and their
 # branches are joined. They have no loops worth a transformation.
-GLUE = Pipeline(1, ("sroa", "simplify_cfg"))
+GLUE = PassPipeline(1, ("sroa", "simplify_cfg"))
 
 
 class _CodeEngine:
@@ -142,7 +142,7 @@ class _CodeEngine:
         text: str | Callable[[], str],
         symbols: list[str],
         recipe: str = "",
-        pipeline: Pipeline = LOOPS,
+        pipeline: PassPipeline = LOOPS,
     ) -> list[int]:
         """The addresses of compiled functions; their code comes from disk if it is there.
 
@@ -158,7 +158,7 @@ class _CodeEngine:
                 cache.write(name, key, code)
             return self.link(symbols, code)
 
-    def compile(self, text: str, pipeline: Pipeline = LOOPS) -> bytes:
+    def compile(self, text: str, pipeline: PassPipeline = LOOPS) -> bytes:
         llvm, machine = self.llvm, self.machine()
         module = llvm.parse_assembly(text)
         module.triple = self.target.triple
