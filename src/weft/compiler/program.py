@@ -93,8 +93,8 @@ def _lowered(specs: Any, leaves: Any, wanted: Any, writes: Any, numbers: Any) ->
     nodes, ends = optimized(expansion.nodes, ends)
     written = dict(zip(writes, ends[len(wanted) :], strict=True))
     rows = written_rows(nodes, ends[: len(wanted)], written, leaves)
-    ways: list[Any] = [(True, {}), (False, {})]
-    for in_place, placed in [(True, rows), *ways] if rows else ways:
+    attempts: list[Any] = [(True, rows), (True, {}), (False, {})]
+    for in_place, placed in attempts if rows else attempts[1:]:
         try:
             building = Building(expansion, leaves)
             _build(building, nodes, ends[: len(wanted)], written, in_place, placed)
