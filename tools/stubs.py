@@ -400,8 +400,11 @@ def package_stub() -> str:
     tensor = "from weft.core.tensor import Tensor as Tensor\n"
     lines = [HEAD.format(tensor=tensor, quote=""), *imported()]
     lines.append("from weft.core.tensor import Layout as Layout")
-    modules = [m.name for m in pkgutil.iter_modules([str(SOURCE)]) if not m.name.startswith("_")]
-    lines += [f"from weft import {name} as {name}" for name in modules if name not in known.APART]
+    # Type checkers do not follow ``weft.__path__`` to the folder of shims.
+    for home, folder in (("weft", SOURCE), ("weft.compat.shims", SOURCE / "compat/shims")):
+        modules = [m.name for m in pkgutil.iter_modules([str(folder)])]
+        public = [n for n in modules if not n.startswith("_") and n not in known.APART]
+        lines += [f"from {home} import {name} as {name}" for name in public]
     for name, module in weft._ELSEWHERE.items():
         lines.append(f"from weft.{module} import {name} as {name}")
     casting = importlib.import_module("weft.amp.autocast_mode")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib as _importlib
 import importlib.util as _importlib_util
 import math as _math
+import os as _os
 from typing import Any, NoReturn
 
 from weft import _cpu  # first: it speaks to libraries that are about to be loaded
@@ -52,6 +53,8 @@ from weft.operators import load as _load
 from weft.operators import overriding as _overriding
 from weft.torch_version import __version__
 
+# Where modules are that only programs written for PyTorch ask for, such as ``weft.cuda``.
+__path__.append(_os.path.join(__path__[0], "compat", "shims"))
 _load.everything()
 _overriding.separate()
 _overriding.guard_all()

@@ -35,7 +35,7 @@ REASONS: dict[str, tuple[str, str]] = {
         "weft.graph.record() and its save() keep the graph of what a block of code computes",
     ),
     "capture": (
-        "weft does not capture graphs of Python code; torch.compile gives back what it is given",
+        "weft does not capture graphs of Python code: torch.compile follows a program while it runs",
         "Call the function without it",
     ),
     "sparse": (
@@ -103,6 +103,10 @@ weft.core.dtype: dtype finfo iinfo
 weft.core.size: Size
 weft.core.tensor: Tensor layout=Layout
 weft.operators.casting: memory_format
+[torch.__future__]
+weft.nn._conversion: get_overwrite_module_params_on_conversion
+    get_swap_module_params_on_conversion set_overwrite_module_params_on_conversion
+    set_swap_module_params_on_conversion
 [torch._C]
 weft.operators.random: Generator
 weft.core.settings: _get_deterministic_fill_uninitialized_memory=fills_memory
@@ -691,7 +695,6 @@ weft.compat.stand_ins.c: get_fastpath_enabled=_false set_fastpath_enabled=_nothi
 [torch.cuda]
 !cuda: CUDAGraph ExternalStream graph graph_pool_handle make_graphed_callables
     CUDAPluggableAllocator MemPool
-weft.cuda: cudart=_absent
 weft.compat.stand_ins.streams: StreamContext
 weft.compat.stand_ins.c: is_current_stream_capturing=_false is_tf32_supported=_false
 [torch.cuda.graphs]

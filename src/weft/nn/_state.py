@@ -8,10 +8,10 @@ from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from weft.__future__ import get_swap_module_params_on_conversion
 from weft.core.modes import no_grad
 from weft.core.node import RemovableHandle
 from weft.core.tensor import Parameter, Tensor
+from weft.nn._conversion import get_swap_module_params_on_conversion
 from weft.nn._hooks import add
 from weft.nn.parameter import is_lazy
 from weft.utils import swap_tensors

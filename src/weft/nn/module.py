@@ -10,10 +10,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from weft.__future__ import (
-    get_overwrite_module_params_on_conversion,
-    get_swap_module_params_on_conversion,
-)
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core.meta import NO_DATA
@@ -22,6 +18,10 @@ from weft.core.node import RemovableHandle
 from weft.core.scopes import number_model
 from weft.core.tensor import Parameter, Tensor
 from weft.nn import _hooks
+from weft.nn._conversion import (
+    get_overwrite_module_params_on_conversion,
+    get_swap_module_params_on_conversion,
+)
 from weft.nn._hooks import (  # noqa: F401 - PyTorch offers these here
     EVERYWHERE,
     HookMethods,
