@@ -33,6 +33,7 @@ from weft.core import errors, frames
 from weft.core.dispatch import Op
 from weft.core.modes import MODES
 from weft.core.node import AccumulateGrad
+from weft.core.selection import is_special
 from weft.core.tensor import Parameter, Tensor, shares
 from weft.graph.spec import listening
 
@@ -334,5 +335,7 @@ class Learning(Resizing):
 
 def varies(op: Any, args: Any) -> bool:
     """Whether numbers among the operands may be others in each run of one program."""
+    if getattr(op, "special", None) and any(is_special(op, x, False) for x in args):
+        return False
     kinds = {x._a.dtype for x in args if isinstance(x, Tensor)}
     return getattr(op, "traced", False) and len(kinds) == 1 and kinds <= FLOATS

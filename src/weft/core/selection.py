@@ -23,6 +23,7 @@ NumPy's: see ``offer_small``.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -145,7 +146,7 @@ class LazyEntry:
 def open_op(op: Op) -> None:
     """Let small arrays into the native code of an elementwise op, or keep them out again."""
     op.entry = op.entry_with_number = op.entry_with_row = None
-    if op.traced and _enabled[0]:
+    if op.traced and _enabled[0] and not op.special:
         loop = lambda: loop_for(op, "", op.reference, NOTHING)
         op.entry, op.entry_with_number = (
             LazyEntry(op, name, lambda args: loop().entry(args))
@@ -312,7 +313,8 @@ def _new_loop(op: Op, suffix: str, function: Callable, attrs: dict[str, Any]) ->
     name = f"{op.name}{suffix}_loop"
 
     def with_constants() -> Any:
-        return Loop(name, lambda *args: inner(*args, **attrs), op.limit)
+        made = Loop(name, lambda *args: inner(*args, **attrs), op.limit)
+        return _NumberedLoop(made, op) if op.special else made
 
     if not numbers:
         return with_constants()
@@ -356,6 +358,55 @@ class _SetLoop:
                 return True
             self.constant = self.make()
         return self.constant.into(x, *args)
+
+
+def is_special(op: Op, x: Any, half: bool) -> bool:
+    """Whether an op has a formula of its own for a number; for half types if it is a whole one."""
+    return x.__class__ in (int, float) and x in op.special and not (half and x % 1)
+
+
+class _NumberedLoop:
+    """A loop, and one for each of some numbers among its arguments, which is quicker.
+
+    Which of them runs follows from the arguments, so a number can't be left to entry points.
+    """
+
+    __slots__ = ("loop", "made", "op")
+
+    def __init__(self, loop: Any, op: Op) -> None:
+        self.loop, self.op = loop, op
+        self.made: dict[Any, Any] = {}
+
+    def _of(self, args: Any) -> tuple[Any, list[Any]]:
+        """The loop for arguments, and those that it takes."""
+        half = any(a.__class__ is ndarray and a.itemsize == 2 for a in args)
+        key = tuple(a if is_special(self.op, a, half) else None for a in args)
+        if not any(key):
+            return self.loop, args
+        found = self.made.get(key)
+        if found is None:
+            function, kind = self.loop.function, self.loop.__class__
+
+            def with_numbers(*given: Any) -> Any:
+                rest = iter(given)
+                return function(*(next(rest) if number is None else number for number in key))
+
+            words = "_".join(f"{n:g}" for n in key if n is not None)
+            name = re.sub(r"\W", lambda found: "m" if found[0] == "-" else "p", words)
+            made = kind(f"{self.loop.name}_{name}", with_numbers, self.loop.least)
+            found = self.made.setdefault(key, made)
+        return found, [a for a, number in zip(args, key, strict=True) if number is None]
+
+    def __call__(self, *args: Any) -> Any:
+        loop, given = self._of(args)
+        return loop(*given)
+
+    def into(self, x: ndarray, *args: Any) -> bool:
+        loop, (x, *rest) = self._of((x, *args))
+        return loop.into(x, *rest)
+
+    def entry(self, args: Any) -> None:
+        return None
 
 
 class _NoLoop:

@@ -435,9 +435,20 @@ def _pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         if not np.ndim(b):
             return np.where(b, a, True)
         raise NotImplementedError("\"pow\" not implemented for 'Bool'; convert with .long() first")
-    if b.__class__ is float and b == -0.5:
-        return np.reciprocal(np.sqrt(a))
-    return np.power(a, b)
+    by = POWERS.get(b) if b.__class__ in (int, float) and a.dtype.kind != "c" else None
+    return np.power(a, b) if by is None else by(a)
+
+
+# Exponents that PyTorch computes without a power, which takes ten times as long.
+POWERS: dict[float, Any] = {
+    1: lambda a: a * 1.0,
+    2: lambda a: a * a,
+    3: lambda a: a * a * a,
+    0.5: np.sqrt,
+    -0.5: lambda a: 1.0 / np.sqrt(a),
+    -1: lambda a: 1.0 / a,
+    -2: lambda a: 1.0 / (a * a),
+}
 
 
 def _integer_pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -504,9 +515,11 @@ pow_op = elementwise(
     _pow_rule_exponent,
     domain=((0.5, 2.0), (-1.0, 3.0)),
     variant=lambda attrs, inputs: 0 if is_number(inputs[1]) else 2 if is_number(inputs[0]) else 1,
+    bare_numbers=True,
     public=False,
 )
 pow_op.edges = ("a?", "b?")
+pow_op.special = frozenset(POWERS)
 _fast_pow = fast_binary(pow_op)
 
 
