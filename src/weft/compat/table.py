@@ -35,7 +35,7 @@ REASONS: dict[str, tuple[str, str]] = {
         "weft.graph.record() and its save() keep the graph of what a block of code computes",
     ),
     "capture": (
-        "weft does not capture graphs of Python code: torch.compile follows a program while it runs",
+        "weft does not capture graphs of Python code: torch.compile follows it while it runs",
         "Call the function without it",
     ),
     "sparse": (

@@ -11,8 +11,8 @@ import numpy as np
 
 from weft.compiler import arena, driver
 from weft.compiler.expand import Expansion
-from weft.compiler.fused import FusedWork
 from weft.compiler.ir import CannotLower, Number, Value, WorkNode
+from weft.compiler.row_fused import RowFusedWork
 from weft.compiler.updates import Update
 from weft.core import dtype as dt
 from weft.core import meta, planning, quiet
@@ -136,6 +136,8 @@ MOST_JOBS = 4096
 
 def plan(node: WorkNode, inputs: list[Value], lies: list[Geometry]) -> Planned:
     """Plan the work of a node on arrays that lie so."""
+    if isinstance(node.work, RowFusedWork):
+        return _planned_row(node.work, inputs, lies)
     found: list[Any] = []
 
     def work(*arrays: Any) -> Any:
@@ -152,6 +154,17 @@ def plan(node: WorkNode, inputs: list[Value], lies: list[Geometry]) -> Planned:
         quiet.leave(token)
     _check_kinds(node, found)
     return Planned(job, [geometry(a) for a in found])
+
+
+def _planned_row(work: RowFusedWork, inputs: list[Value], lies: list[Geometry]) -> Planned:
+    """The job of a row program, with the elementwise work before it inside of its loops."""
+    places = dict(zip(inputs, lies, strict=True))
+    value = work.value
+    strides = tuple(s * value.dtype.itemsize for s in work.strides(places))
+    places[value] = Geometry(value.shape, strides, value.dtype)
+    given = list(dict.fromkeys(work.row.inputs()))
+    alone = planned(work.row, given, [places[v] for v in given])
+    return alone._replace(job=work.spliced(alone.job, given, inputs))
 
 
 def settings() -> tuple[Any, ...]:
@@ -279,9 +292,10 @@ class Building:
         try:
             self._plan(node, inputs, places)
         except (Unplannable, NotImplementedError) as error:
-            if isinstance(node.work, FusedWork):
-                for member in node.work.members:  # one by one, then
-                    self.run(member)
+            parts = node.work.parts()
+            if parts:
+                for part in parts:
+                    self.run(part)
                 return
             if self.late:
                 raise NotInPlace from error
@@ -367,7 +381,7 @@ class Building:
         planned = self._planned(node, inputs, places)
         at = self.take(planned.job, places, node.work.name)
         self._note_aliases(planned.job, places, at)
-        if isinstance(node.work, FusedWork) and len(node.work.members) > 1:
+        if len(node.work.members) > 1:
             self.notes.append(f"{node.work.name} in one loop")
         views = iter(planned.job.outputs)
         for value, lies in zip(node.results, planned.results, strict=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,8 @@ class FusedWork(Work):
     def __init__(
         self, members: Sequence[WorkNode], inputs: list[Value], results: list[Value]
     ) -> None:
-        self.members, self.inputs, self.results = list(members), inputs, results
+        self.members: list[WorkNode] = list(members)
+        self.inputs, self.results = inputs, results
         self.name = "+".join(node.work.name for node in members)
 
     def key(self, sizes: bool = True) -> Any:
@@ -84,13 +85,21 @@ class FusedWork(Work):
                 number[r] = len(number), r.dtype, r.shape if sizes else None
         return None if None in found else (*found, tuple(number[v] for v in self.results))
 
-    def native(self, *args: Any) -> Any:
-        arrays = [planning.bare(a) for a in args]
-        lies = {v: geometry(a) for v, a in zip(self.inputs, arrays, strict=True)}
+    def parts(self) -> Sequence[WorkNode]:
+        return self.members
+
+    def layouts(self, given: Iterable[tuple[Any, Any]]) -> dict[Value, tuple[Any, Any]]:
+        """Shapes and strides (in elements) of all values, from those of the inputs."""
+        lies = dict(zip(self.inputs, given, strict=True))
         for node in self.members:
             (result,) = node.results
-            given = tuple(lies[x] for x in node.args if isinstance(x, Value))
-            lies[result] = result.shape, strides_of_result(result.shape, given)
+            around = tuple(lies[x] for x in node.args if isinstance(x, Value))
+            lies[result] = result.shape, strides_of_result(result.shape, around)
+        return lies
+
+    def native(self, *args: Any) -> Any:
+        arrays = [planning.bare(a) for a in args]
+        lies = self.layouts(map(geometry, arrays))
         shape = self.results[0].shape
         steps = [_spread(*lies[v], shape) for v in (*self.inputs, *self.results)]
         return _called(self, arrays, [lies[v][1] for v in self.results], shape, steps)
@@ -168,12 +177,17 @@ def _new_loop(work: FusedWork, patterns: Any, depth: int) -> Any:
     for k, v in enumerate(work.inputs):
         stand_ins[v] = Element(tape, f"e{k}", "b1" if v.dtype == BOOL else kind)
     numbers: list[float] = []
+
+    def number(value: float) -> Element:
+        numbers.append(value)
+        return Element(tape, f"c{len(numbers) - 1}", kind)
+
     try:
         for node in work.members:
-            stand_ins[node.results[0]] = _traced(node, stand_ins, tape, kind, numbers)
+            stand_ins[node.results[0]] = traced(node, stand_ins, number)
         results = [stand_ins[v] for v in work.results]
-        for traced, value in zip(results, work.results, strict=True):
-            if KINDS[value.dtype] != traced.kind:
+        for result, value in zip(results, work.results, strict=True):
+            if KINDS[value.dtype] != result.kind:
                 raise Unplannable(f"{work.name}: a result of another type")
         source = _written(work, tape, results, patterns, depth, len(numbers))
         return _compiled(source, kind), numbers, _dependences(tape, results)
@@ -181,27 +195,31 @@ def _new_loop(work: FusedWork, patterns: Any, depth: int) -> Any:
         raise Unplannable(f"{type(error).__name__}: {error}") from error
 
 
-def _traced(
-    node: WorkNode, known: dict[Value, Any], tape: Tape, kind: str, numbers: Any
-) -> Element:
+def is_number(op: Any, x: Any) -> bool:
+    """Whether a constant is an argument of the loop; it is part of the code where that depends on
+    it, as on an exponent.
+    """
+    return op is not POW and x is not None and not isinstance(x, bool)
+
+
+def traced(node: WorkNode, known: dict[Value, Any], number: Callable[[float], Element]) -> Element:
+    """What a node does to stand-ins of elements; ``number`` gives that of a constant."""
     op = node.work.op  # type: ignore[attr-defined]
     args: list[Any] = []
     for x in node.args:
         if isinstance(x, Value):
             args.append(known[x])
-        elif op is POW or x is None or isinstance(x, bool):
-            args.append(x)  # what an exponent is decides how it is computed
         else:
-            args.append(Element(tape, f"c{len(numbers)}", kind))
-            numbers.append(float(x))
+            args.append(number(float(x)) if is_number(op, x) else x)
     if op is TO_COPY:
-        found: Any = tape.put(f"T({args[0].text})", kind)
+        tape = args[0].tape
+        found: Any = tape.put(f"T({args[0].text})", tape.kind)
     else:
         found = op(*args, **node.work.attrs)  # type: ignore[attr-defined]
     if not isinstance(found, Element):
         raise Unplannable(f"{op.name} gives a constant")
     # Where the ops alone would have stored a value, a later change of it must not be seen.
-    return Element(tape, found.text, found.kind)
+    return Element(found.tape, found.text, found.kind)
 
 
 def _dependences(tape: Tape, results: list[Element]) -> list[set[int]]:

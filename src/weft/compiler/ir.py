@@ -8,7 +8,7 @@ only gives another name to a value).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,7 @@ class Work:
 
     name = ""
     pure = True  # whether equal inputs give equal results, and nothing else happens
+    members: Sequence[WorkNode] = ()  # the nodes in it, if it is several in one loop
 
     def native(self, *args: Any) -> Any:
         """The results by kernels alone; it may raise ``Unplannable``."""
@@ -73,6 +74,10 @@ class Work:
     def key(self) -> Any:
         """What is equal for works that do the same; None if that is not known."""
         return None
+
+    def parts(self) -> Sequence[WorkNode]:
+        """What runs in its place if it can't be planned, one after another."""
+        return ()
 
 
 def constant_key(x: Any) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from weft.compiler.expand import Expansion, StepWork
-from weft.compiler.fused import FusedWork
 from weft.compiler.ir import Number, Value, Work, WorkNode
 from weft.compiler.ops import OpWork
 from weft.compiler.passes import optimized
@@ -94,8 +93,8 @@ class _Drawn:
         self.modules: dict[str, str] = {}
         self.refs: dict[Value, Ref] = {}
         for node in nodes:
-            if isinstance(node.work, FusedWork):
-                self.add_loop(node, node.work)
+            if node.work.members:
+                self.add_loop(node.work)
             else:
                 self.add(node, path_of(node.spec.scope))
         self.outputs = tuple(r for r in map(self.read, ends) if isinstance(r, Ref))
@@ -104,7 +103,7 @@ class _Drawn:
         """The records as a graph."""
         return Graph()._fill(self.specs, self.outputs, modules=self.modules)
 
-    def add_loop(self, node: WorkNode, work: FusedWork) -> None:
+    def add_loop(self, work: Work) -> None:
         number = sum(kind.startswith(LOOP) for kind in self.modules.values())
         homes = {path_of(member.spec.scope) for member in work.members}
         home = homes.pop() if len(homes) == 1 else ""

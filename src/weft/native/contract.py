@@ -256,7 +256,7 @@ class _Recording:
                 low, high, _ = self.spans[n]
                 if low <= value < high:
                     return Address(n, value - self.origins[n])
-        return _word(kind, value)
+        return word(kind, value)
 
     # --- calls ---
 
@@ -277,7 +277,7 @@ class _Recording:
     def raw(self, name: str, function: int, *words: Any) -> None:
         """A call of a function of another library by a helper: see ``HELPERS``."""
         kind = "f64" if name == "dgemm" else "f32"
-        plain = [_word(kind, w) if isinstance(w, float) else w for w in words]
+        plain = [word(kind, w) if isinstance(w, float) else w for w in words]
         self.calls.append(NativeCall(name, _helper(name), [function, *plain]))
 
     def keep(self, value: Any) -> None:
@@ -287,7 +287,7 @@ class _Recording:
         self.aliases.append((self.place(result), self.place(source)))
 
 
-def _word(kind: str, value: Any) -> int:
+def word(kind: str, value: Any) -> int:
     """A number as the word that compiled code finds in memory."""
     if kind in ("f32", "f64"):
         value = float(np.float32(value)) if kind == "f32" else float(value)

@@ -20,9 +20,9 @@ thread does. What the language has:
 
 Two pointers of a kernel never overlap, unless they are the same array read and written at the
 same place. ``@kernel(reassociate=True)`` lets sums be taken in another order, which is what makes
-them fast. ``@kernel(unswitched=True)`` is for inner loops that branch on what does not change in
-them, or that are fast only if unrolled far: they get a copy for each outcome, which takes several
-times as long to compile.
+them fast; ``exactly(x)`` is an expression that this does not touch. ``@kernel(unswitched=True)`` is
+for inner loops that branch on what does not change in them, or that are fast only if unrolled far:
+they get a copy for each outcome, which takes several times as long to compile.
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ class Body:
         consts: dict[str, Any],
     ) -> None:
         self.unit, self.function, self.kinds = unit, function, kinds
-        self.consts = consts
+        self.consts, self.flags = consts, function.flags
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.variables: dict[str, Value] = {}  # name -> (address, type)
@@ -620,7 +620,7 @@ class Body:
             name = FLOAT_OPS.get(type(op))
             if name is None:
                 raise self.fail(node, "no such operation on floats")
-            return self.put(f"{name} {self.function.flags}{LLVM[kind]} {a}, {b}"), kind
+            return self.put(f"{name} {self.flags}{LLVM[kind]} {a}, {b}"), kind
         name = INT_OPS.get(type(op))
         if name is None:
             raise self.fail(node, "no such operation on integers")
@@ -686,6 +686,11 @@ class Body:
         if name in ("i64", "i32", "f32", "f64", "T", "U"):
             kind = self.type_name(name)
             return self.convert(self.expression(node.args[0]), kind), kind
+        if name == "exactly":
+            before, self.flags = self.flags, ""
+            found = self.expression(node.args[0])
+            self.flags = before
+            return found
         if name == "bits":  # the bits of a float32 as an integer
             text = self.convert(self.expression(node.args[0]), "f32")
             return self.put(f"bitcast float {text} to i32"), "i32"

@@ -131,6 +131,7 @@ INTRINSICS: dict[str, Callable] = {
     "fma": _same_kind(multiply_add),
     "bits": lambda x: int(np.float32(x).view(np.int32)),
     "from_bits": lambda x: np.int32(ctypes.c_int32(int(x)).value).view(np.float32),
+    "exactly": lambda x: x,
     "min": min,
     "max": max,
     "range": range,

@@ -226,6 +226,9 @@ class Symbol(NamedTuple):
 
 # What has been compiled, by the key under which calls are reported: see ``entry.WATCHED``.
 SYMBOLS: dict[int, Symbol] = {}
+# The kernels that somebody has written code for (``Kernel.origin``), with the types and fixed
+# parameters that they were compiled for, by the address of the compiled code.
+WRITTEN: dict[int, tuple[Kernel, tuple[str, ...], dict[str, Any]]] = {}
 
 
 # Kernels run in Python (``weft.native.codegen.interpret``). What is compiled is remembered in many
@@ -247,6 +250,8 @@ class Kernel:
         self.function, self.name = function, function.name
         self.pipeline = UNSWITCHED if function.unswitched else LOOPS
         self.compiled: dict[Any, Callable] = {}
+        self.origin: Any = None  # what its code was written from
+        self.packed: dict[Any, int] = {}  # then: the addresses of ``Symbol``, by types and consts
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -275,7 +280,11 @@ class Kernel:
             return interpret.runner(self.function, bound, consts)
         text, kinds = build(self.function, bound, consts, threads.available())
         key, text = _reporting(self.name, text, kinds)
-        return self._functions(text, kinds, key)[0]
+        found = self._functions(text, kinds, key)[0]
+        if self.origin is not None:
+            address = self.packed[types, *consts.items()] = SYMBOLS[key].packed
+            WRITTEN[address] = self, types, consts
+        return found
 
     def loop(self, kind: str, result: str, grain: int, least: int) -> list[Callable]:
         """For an elementwise loop: the native function, one that makes the result as well, and, if

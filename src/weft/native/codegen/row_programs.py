@@ -8,8 +8,8 @@ A row program is a function of one row, in plain expressions::
         return e * (1.0 / total(e))
 
 Parameters say by their annotation what they are: ``Along`` has an element for each place of each
-row, ``Shared`` one for each place, ``Each`` one for each row; ``Number`` is a setting and
-``Length`` the number of places. The function is run once on the stand-ins of
+row, ``Shared`` one for each place, ``Each`` one for each row, and ``One`` a single one; ``Number``
+is a setting and ``Length`` the number of places. The function is run once on the stand-ins of
 ``weft.native.codegen.trace``. A value is either along the row or one number for it; ``total``,
 ``largest`` and ``first_largest``, which gives a place as well, lead from the first to the second
 and so end a stage. Values along the row
@@ -48,6 +48,7 @@ from weft.native.codegen.row_trace import (
     Each,
     Length,
     Number,
+    One,
     RowTrace,
     Shared,
     across,
@@ -71,9 +72,9 @@ from weft.native.memory import buffers
 from weft.native.once import lazy
 
 __all__ = [
-    "Along", "Each", "Length", "Number", "RowProgram", "Shared", "Variant", "across", "at_least",
-    "exp_flush", "first_largest", "first_least", "if_finite", "kept", "largest", "least", "log",
-    "root", "rounded", "row_program", "running", "sqrt", "total",
+    "Along", "Each", "Length", "Number", "One", "RowProgram", "Shared", "Variant", "across",
+    "at_least", "exp_flush", "first_largest", "first_least", "if_finite", "kept", "largest",
+    "least", "log", "root", "rounded", "row_program", "running", "sqrt", "total",
 ]  # fmt: skip
 
 GRAIN = 8192  # elements that are worth a thread
@@ -112,7 +113,9 @@ class Variant:
             return RowTrace(self.program.name, self.program.function, self.absent, self.wanted)
 
     def written(self, schedule: type[schedules.Schedule]) -> Kernel:
-        return Kernel(schedules.function_of(schedule(self.traced)))
+        made = Kernel(schedules.function_of(schedule(self.traced)))
+        made.origin = self, schedule
+        return made
 
     @lazy
     def rows(self) -> Kernel:
@@ -309,8 +312,8 @@ class Variant:
 
     @lazy
     def each(self) -> list[bool]:
-        """Which of the inputs that are arrays are row numbers."""
-        return [i.role == "Each" for i in self.traced.inputs if i.role != "Number"]
+        """Which of the inputs that are arrays have no element for each place."""
+        return [i.role in ("Each", "One") for i in self.traced.arrays()]
 
 
 class RowProgram:

@@ -80,12 +80,13 @@ class Schedule:
         head = [f"p_{h}" for h in (*self.inputs(), *self.results())]
         head += [f"{name}_given: f64" for name in t.of("Number")]
         head += [self.sizes, "lo: i64, hi: i64"]
-        body = "\n".join(self.put.lines)
+        ones = [f"    {name}_given = f64(p_{name}[0])" for name in t.of("One")]
+        body = "\n".join([*ones, *self.put.lines])
         return f"def {t.name}_{self.name}({', '.join(head)}) -> None:\n{body}\n"
 
     def inputs(self) -> list[str]:
         """The arrays that are read."""
-        return [f"{name}: Ptr[T]" for name in self.traced.of("Along", "Shared", "Each")]
+        return [f"{i.name}: Ptr[T]" for i in self.traced.arrays()]
 
     def results(self) -> list[str]:
         """The arrays that are written."""
@@ -150,7 +151,7 @@ class RowsSchedule(Schedule):
         put, t = self.put, self.traced
         put(f"length = {length}")
         put(*(f"{name} = p_{name}[{row}]" for name in t.of("Each")))
-        put(*(f"{name} = {name}_given" for name in t.of("Number")))
+        put(*(f"{name} = {name}_given" for name in t.numbers()))
 
     def passes(self, n: str) -> None:
         for number, stage in enumerate(self.traced.stages):
@@ -461,13 +462,13 @@ class ColumnsSchedule(Schedule):
         found: dict[str, None] = {}
         for number, stage in enumerate(t.stages):
             found |= dict.fromkeys(v.name for v in t.lines(stage, number)[1])
-        return [n for n in found if n not in t.of("Number")]
+        return [n for n in found if n not in t.numbers()]
 
     def numbers(self, number: int) -> None:
         """Row numbers up to a stage: those that elements of this stage meet, and results."""
         put, t = self.put, self.traced
         stage, last = t.stages[number], number == len(t.stages) - 1
-        met = [v for v in t.lines(stage, number)[1] if v.name not in t.of("Number")]
+        met = [v for v in t.lines(stage, number)[1] if v.name not in t.numbers()]
         results = [(o, v) for o, role, v in t.outputs if role == "each"] if last else []
         before = {v.name for k in range(number) for v in t.lines(t.stages[k], k)[1]}
         fresh = [v for v in met if v.name not in before]
@@ -497,7 +498,7 @@ class ColumnsSchedule(Schedule):
 
     def number(self, value: RowValue) -> str:
         if value.how == "given":
-            number = value.name in self.traced.of("Number")
+            number = value.name in self.traced.numbers()
             return f"{value.name}_given" if number else f"p_{value.name}[place + c]"
         if value.how == "place":
             return f"{value.text}[c]"
@@ -540,7 +541,7 @@ class ColumnsSchedule(Schedule):
             put(*(f"l_{name}{end} = r_{name} + {line} * {self.step}" for name in sorted(moving)))
         with put.loop(f"c in range({self.width})"):
             for v in numbers:
-                given = v.name in t.of("Number")
+                given = v.name in t.numbers()
                 put(f"{v.name} = {f'{v.name}_given' if given else f't_{v.name}[c]'}")
             own = {v.name for v in along}
             for u, end in enumerate(ends):
@@ -728,7 +729,7 @@ class ColumnPartsSchedule(ColumnsSchedule):
                         put(f"p_made[{slot}] = f64(begin + {line})")
 
     def number(self, value: RowValue) -> str:
-        if value.how == "given" and value.name not in self.traced.of("Number"):
+        if value.how == "given" and value.name not in self.traced.numbers():
             return f"p_{value.name}[outer * period + (left + c) % period]"
         return super().number(value)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from weft.native.codegen.trace import Element, Setting, Tape
 
-Along = Shared = Each = Number = Length = Any  # what parameters are, for annotations
+Along = Shared = Each = Number = One = Length = Any  # what parameters are, for annotations
 NAMES = re.compile(r"\b[ev]\d+\b")  # of values in their texts
 # What leads from a row to one number; the last two find the place of that number as well.
 REDUCED = ("total", "largest", "least", "first_largest", "first_least")
@@ -44,10 +44,12 @@ class RowTape(Tape):
     def __init__(self) -> None:
         super().__init__("f32")
         self.values: dict[str, RowValue] = {}
+        self.exactly = False  # whether products keep the rounding that they have alone
 
     def add(self, text: str, how: str = "") -> RowValue:
         name = f"v{len(self.values)}"
         uses = tuple(self.values[n] for n in dict.fromkeys(NAMES.findall(text)))
+        text = f"exactly({text})" if self.exactly else text
         found = self.values[name] = RowValue(name, text, uses, how)
         return found
 
@@ -233,6 +235,21 @@ class RowTrace:
     def of(self, *roles: str) -> list[str]:
         """The inputs of some roles."""
         return [i.name for i in self.inputs if i.role in roles]
+
+    def arrays(self) -> list[Input]:
+        """The inputs that are arrays, in the order in which kernels take them."""
+        return [i for i in self.inputs if i.role != "Number"]
+
+    def numbers(self) -> list[str]:
+        """The inputs that are one number for the whole call."""
+        return self.of("Number", "One")
+
+    def passes_over(self, name: str) -> int:
+        """How many passes read an input."""
+        return sum(
+            any(v.name == name for v in self.lines(stage, number)[0])
+            for number, stage in enumerate(self.stages)
+        )
 
     def memory(self, *roles: str) -> list[str]:
         """The results of some roles."""
