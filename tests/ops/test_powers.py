@@ -63,6 +63,20 @@ def test_gradients(n: int) -> None:
         np.testing.assert_allclose(*grads, rtol=1e-14)
 
 
+@pytest.mark.parametrize("n", SIZES)
+def test_a_number_as_the_base(n: int) -> None:
+    data = np.random.default_rng(n).uniform(-2, 2, n)
+    for base in (2, 3, 0.5, 1, 2.0, 1.5):
+        found = []
+        for lib in (weft, torch):
+            x = lib.tensor(data).requires_grad_()
+            y = base**x
+            y.sum().backward()
+            found.append((y.detach().numpy(), x.grad.numpy()))
+        for mine, theirs in zip(*found, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-14)
+
+
 def test_an_exponent_that_changes() -> None:
     @weft.compile
     def power(x: Any, e: float) -> Any:

@@ -335,7 +335,7 @@ class Learning(Resizing):
 
 def varies(op: Any, args: Any) -> bool:
     """Whether numbers among the operands may be others in each run of one program."""
-    if getattr(op, "special", None) and any(is_special(op, x, False) for x in args):
+    if getattr(op, "special", None) and any(is_special(op, x, False) for x in args[1:]):
         return False
     kinds = {x._a.dtype for x in args if isinstance(x, Tensor)}
     return getattr(op, "traced", False) and len(kinds) == 1 and kinds <= FLOATS

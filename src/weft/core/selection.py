@@ -366,7 +366,7 @@ def is_special(op: Op, x: Any, half: bool) -> bool:
 
 
 class _NumberedLoop:
-    """A loop, and one for each of some numbers among its arguments, which is quicker.
+    """A loop, and one for each of some numbers among its later arguments, which is quicker.
 
     Which of them runs follows from the arguments, so a number can't be left to entry points.
     """
@@ -380,7 +380,7 @@ class _NumberedLoop:
     def _of(self, args: Any) -> tuple[Any, list[Any]]:
         """The loop for arguments, and those that it takes."""
         half = any(a.__class__ is ndarray and a.itemsize == 2 for a in args)
-        key = tuple(a if is_special(self.op, a, half) else None for a in args)
+        key = (None, *(a if is_special(self.op, a, half) else None for a in args[1:]))
         if not any(key):
             return self.loop, args
         found = self.made.get(key)
