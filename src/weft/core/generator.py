@@ -564,7 +564,10 @@ class ArrayGenerator:
         else:
             picks = (self._words64(n - 1) % left.astype(np.uint64)).astype(np.int64)
         picks += np.arange(n - 1)
-        out = shuffle_small(picks) if n < 400 else shuffle(picks)
+        if n >= _MANY and selection.ready():
+            out = _native_shuffled(picks)
+        else:
+            out = shuffle_small(picks) if n < 400 else shuffle(picks)
         return out.astype(dtype, copy=False)
 
     # ---------------------------------------------------------------- by inversion of uniforms
@@ -828,6 +831,7 @@ _SQUEEZE = float(np.float32(0.0331))
 
 _native_engine = selection.resolve("loops.twister:Engine")
 _native_bernoulli = selection.resolve("loops.twister:bernoulli")
+_native_shuffled = selection.resolve("loops.twister:shuffled")
 _native_normals = selection.resolve("loops.twister:box_muller")
 
 

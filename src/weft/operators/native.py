@@ -14,7 +14,8 @@ from weft.core.selection import offer, offer_small
 # Elementwise ops with functions that NumPy rounds otherwise: from which size on.
 FUNCTIONS = {
     **dict.fromkeys(("exp", "exp2", "expm1", "log", "log1p", "log2", "tanh"), 1024),
-    **dict.fromkeys(("erf", "atan", "pow"), 1024),
+    **dict.fromkeys(("erf", "atan", "pow", "hypot", "logaddexp"), 1024),
+    "erfinv": 64,
     # NumPy needs several passes for these.
     **dict.fromkeys(("sigmoid", "silu", "glu", "gelu", "gelu_tanh", "elu", "mish"), 64),
     **dict.fromkeys(("softplus", "log_sigmoid", "binary_cross_entropy_with_logits"), 64),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -234,6 +235,7 @@ hypot_op = elementwise(
     lambda t, a, y: t * (a / y),
     lambda t, b, y: t * (b / y),
     promote="same",
+    lower="hypot",
     domain=(0.3, 2.0),
     refuses="biuc",
     numbers=False,
@@ -256,12 +258,18 @@ def complex_logaddexp(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(a) | np.isnan(b), complex(np.nan, np.nan), out).astype(a.dtype)
 
 
+def _traced_logaddexp(a: Any, b: Any) -> Any:
+    # Of two equal infinities the difference would be NaN.
+    return np.where(a == b, a + math.log(2), np.maximum(a, b) + np.log1p(np.exp(-abs(a - b))))
+
+
 logaddexp_op = elementwise(
     "logaddexp",
     _logaddexp,
     lambda t, a, b: t / (1.0 + exp_op(b - a)),
     lambda t, a, b: t / (1.0 + exp_op(a - b)),
     promote="same",
+    lower=_traced_logaddexp,
     in_place=False,
     refuses="biu",
     numbers=False,

@@ -397,7 +397,13 @@ def _complex_samples(m: Any) -> list[Sample]:
 
 
 sign_op = elementwise(
-    "sign", _sign, zero, domain=(0.1, 2.0), refuses="c", doc="-1, 0 or 1 by the sign."
+    "sign",
+    _sign,
+    zero,
+    domain=(0.1, 2.0),
+    refuses="c",
+    lower=lambda x: np.where(x > 0, 1.0, 0.0) - np.where(x < 0, 1.0, 0.0),
+    doc="-1, 0 or 1 by the sign.",
 )
 sgn_op = general(
     "sgn",
@@ -585,11 +591,17 @@ def _nan_to_num(x: np.ndarray, nan: float, posinf: float, neginf: float) -> np.n
     return np.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf)
 
 
+def _traced_nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
+    ends = np.where(x == np.inf, posinf, np.where(x == -np.inf, neginf, x))
+    return np.where(np.isnan(x), nan, ends)
+
+
 nan_to_num_op = elementwise(
     "nan_to_num",
     _nan_to_num,
     lambda t, x: keep_op(t, isfinite_op(x)),
     public=False,
+    lower=_traced_nan_to_num,
     samples=lambda m: [Sample((m.real(2, 3),), {"nan": 0.0, "posinf": 1.0, "neginf": -1.0})],
 )
 

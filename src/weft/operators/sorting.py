@@ -272,19 +272,25 @@ def _nanmedian_index(x: np.ndarray, dim: int) -> np.ndarray:
     return taken(order_of(x, dim), np.maximum(present - 1, 0) // 2, dim)
 
 
-def _whole(index_of: Any) -> Any:
+def _whole(index_of: Any, ignores_nan: bool) -> Any:
     def reference(x: np.ndarray) -> np.ndarray:
         if not x.size:
             return np.asarray(np.nan if x.dtype.kind == "f" else np.iinfo(x.dtype).min, x.dtype)
         flat = x.reshape(-1)
-        return flat[index_of(flat, 0)[0]]
+        if x.dtype.kind not in "fiu":  # types that NumPy has no partition for
+            return flat[index_of(flat, 0)[0]]
+        missing = int(np.count_nonzero(_is_nan(flat)))
+        if missing and (not ignores_nan or missing == flat.size):
+            return flat[np.argmax(_is_nan(flat))]
+        middle = (flat.size - missing - 1) // 2
+        return np.partition(flat, middle)[middle]  # where NaN comes last
 
     return reference
 
 
-median_op = whole_pick("median", _whole(_median_index), "MedianBackward")
+median_op = whole_pick("median", _whole(_median_index, False), "MedianBackward")
 median_dim_op = row_pick("median_dim", _median_index, "MedianBackward", 1)
-nanmedian_op = whole_pick("nanmedian", _whole(_nanmedian_index), "NanmedianBackward")
+nanmedian_op = whole_pick("nanmedian", _whole(_nanmedian_index, True), "NanmedianBackward")
 nanmedian_dim_op = row_pick("nanmedian_dim", _nanmedian_index, "NanmedianBackward", 1)
 
 

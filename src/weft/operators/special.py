@@ -93,6 +93,7 @@ erfinv_op = elementwise(
     lambda x: np.where(x == 0, x, _scipy("erfinv")(x)),  # keeps the sign of 0
     lambda t, y: t * (exp_op(y * y) * (_ROOT_PI / 2.0)),
     promote="float",
+    lower="erfinv",
     domain=(-0.8, 0.8),
     doc="The inverse of ``erf``.",
 )

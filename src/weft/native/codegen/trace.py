@@ -363,6 +363,7 @@ class Loop:
         self.settings = settings  # of the arguments, how many at the end are settings
         self.made: dict[Any, Any] = {}
         self.spreads: dict[Any, Any] = {}
+        self.partial: dict[Any, Loop] = {}  # by the arguments that are None
         # For plain arrays of one shape, made so far: with a new result, or over the first of them.
         self.entries: list[Callable] = []
         self.over_entries: list[Callable] = []
@@ -386,6 +387,8 @@ class Loop:
                     even = False
             elif a.__class__ is float or a.__class__ is int:
                 key.append(float)
+            elif a is None:
+                return self.without(args)
             else:
                 return None
         if not even:
@@ -403,6 +406,21 @@ class Loop:
             buffers.may_alias([out] * len(like), like)
         code(*args, out, size, threads.how_many(size, self.grain))
         return out
+
+    def without(self, args: Any) -> ndarray | None:
+        """The same where some arguments are None, which a function may branch on."""
+        absent = tuple(k for k, a in enumerate(args) if a is None)
+        found = self.partial.get(absent)
+        if found is None:
+
+            def function(*given: Any) -> Any:
+                rest = iter(given)
+                return self.function(*(None if k in absent else next(rest) for k in range(count)))
+
+            count, name = len(args), f"{self.name}_{'_'.join(map(str, absent))}"
+            made = Loop(name, function, self.least, self.grain, self.kinds, self.settings)
+            found = self.partial.setdefault(absent, made)
+        return found(*(a for a in args if a is not None))
 
     def entry(self, args: Any) -> Callable | None:
         """The built-in function for plain arrays of one shape, of the types of these."""

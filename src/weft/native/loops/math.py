@@ -431,3 +431,101 @@ def pow(x: f32, y: f32) -> f32:
     p = p if x == x and ((not negative) or whole or x == 0.0 or a == INFINITY) else NAN
     p = -p if negative and odd else p
     return 1.0 if (y == 0.0 or x == 1.0) or (x == -1.0 and abs(y) == INFINITY) else p
+
+
+# --- the inverse of the error function -------------------------------------------------------
+
+
+@inline
+def _quantile_near(q: f64) -> f64:
+    """The normal distribution's quantile of 0.5 + q, for abs(q) <= 0.425.
+
+    This and the next function are algorithm AS 241 (M. J. Wichura, Applied Statistics 37, 1988).
+    """
+    r = 0.180625 - q * q
+    a = fma(r, 2509.0809287301227, 33430.57558358813)
+    a = fma(a, r, 67265.7709270087)
+    a = fma(a, r, 45921.95393154987)
+    a = fma(a, r, 13731.69376550946)
+    a = fma(a, r, 1971.5909503065514)
+    a = fma(a, r, 133.14166789178438)
+    a = fma(a, r, 3.3871328727963665)
+    b = fma(r, 5226.495278852854, 28729.085735721943)
+    b = fma(b, r, 39307.89580009271)
+    b = fma(b, r, 21213.794301586597)
+    b = fma(b, r, 5394.196021424751)
+    b = fma(b, r, 687.1870074920579)
+    b = fma(b, r, 42.31333070160091)
+    b = fma(b, r, 1.0)
+    return q * a / b
+
+
+@inline
+def _quantile_far(r: f64) -> f64:
+    """The same of 1 - exp(-r * r), for larger q."""
+    s = r - 1.6
+    a = fma(s, 0.0007745450142783414, 0.022723844989269185)
+    a = fma(a, s, 0.2417807251774506)
+    a = fma(a, s, 1.2704582524523684)
+    a = fma(a, s, 3.6478483247632045)
+    a = fma(a, s, 5.769497221460691)
+    a = fma(a, s, 4.630337846156546)
+    a = fma(a, s, 1.4234371107496835)
+    b = fma(s, 1.0507500716444169e-09, 0.0005475938084995345)
+    b = fma(b, s, 0.015198666563616457)
+    b = fma(b, s, 0.14810397642748008)
+    b = fma(b, s, 0.6897673349851)
+    b = fma(b, s, 1.6763848301838038)
+    b = fma(b, s, 2.053191626637759)
+    b = fma(b, s, 1.0)
+    t = r - 5.0
+    c = fma(t, 2.0103343992922881e-07, 2.7115555687434876e-05)
+    c = fma(c, t, 0.0012426609473880784)
+    c = fma(c, t, 0.026532189526576124)
+    c = fma(c, t, 0.29656057182850487)
+    c = fma(c, t, 1.7848265399172913)
+    c = fma(c, t, 5.463784911164114)
+    c = fma(c, t, 6.657904643501103)
+    d = fma(t, 2.0442631033899397e-15, 1.421511758316446e-07)
+    d = fma(d, t, 1.8463183175100548e-05)
+    d = fma(d, t, 0.0007868691311456133)
+    d = fma(d, t, 0.014875361290850615)
+    d = fma(d, t, 0.1369298809227358)
+    d = fma(d, t, 0.599832206555888)
+    d = fma(d, t, 1.0)
+    return c / d if r > 5.0 else a / b
+
+
+@inline
+def _erfinv_edges(x: f64, near: f64, far: f64) -> f64:
+    """One of two quantiles as the result for x, which may be out of range."""
+    y = copysign(far, x) if abs(x) > 0.85 else near
+    y = y * 0.7071067811865476
+    y = copysign(INFINITY, x) if abs(x) == 1.0 else y
+    y = NAN if abs(x) > 1.0 else y
+    return x if x == 0.0 else y
+
+
+@inline
+def _erfinv_wide(x: f64) -> f64:
+    tail = (1.0 - abs(x)) * 0.5
+    return _erfinv_edges(x, _quantile_near(x * 0.5), _quantile_far(sqrt(-log(tail))))
+
+
+@inline(f64=_erfinv_wide)
+def erfinv(x: f32) -> f32:
+    """The inverse of erf, rounded from float64."""
+    tail = (1.0 - abs(x)) * 0.5
+    r = sqrt(_log2_wide(tail) * -0.6931471805599453)
+    return f32(_erfinv_edges(f64(x), _quantile_near(f64(x) * 0.5), _quantile_far(r)))
+
+
+# --- of two values ----------------------------------------------------------------------------
+
+
+@inline(f64="hypot")
+def hypot(x: f32, y: f32) -> f32:
+    """sqrt(x * x + y * y), rounded from float64, in which nothing overflows."""
+    a, b = f64(x), f64(y)
+    found = f32(sqrt(a * a + b * b))
+    return INFINITY if abs(x) == INFINITY or abs(y) == INFINITY else found

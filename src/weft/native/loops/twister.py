@@ -154,3 +154,21 @@ def box_muller(words: Array, to: Array, scale: float = 1.0, shift: float = 0.0) 
     if scale != 1 and not shift:
         shift = -0.0  # leaves a zero its sign
     normals.get("u32")(words, to, scale, shift, blocks, threads.how_many(blocks, GRAIN // 16))
+
+
+@kernel
+def swaps(picks: Ptr[i64], to: Ptr[i64], n: i64, lo: i64, hi: i64):
+    for i in range(n):
+        to[i] = i
+    for i in range(n - 1):
+        k = picks[i]
+        a = to[i]
+        to[i] = to[k]
+        to[k] = a
+
+
+def shuffled(picks: Array) -> Array:
+    """0 .. n-1, each exchanged in turn with the place that was picked for it."""
+    out = np.empty(picks.size + 1, np.int64)
+    swaps.get()(picks, out, out.size, 1, 1)
+    return out
