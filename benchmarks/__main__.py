@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-NAMES = ("compile", "eager_overhead", "flat", "graph", "models", "ops", "small_ops")
+NAMES = ("compile", "eager_overhead", "flat", "functions", "graph", "models", "ops", "small_ops")
 
 
 def main() -> int:

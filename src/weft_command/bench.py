@@ -9,7 +9,7 @@ import sys
 
 from weft_command import exits
 
-SUITES = ("models", "compile", "ops", "small_ops", "eager_overhead", "graph", "flat")
+SUITES = ("models", "compile", "ops", "functions", "small_ops", "eager_overhead", "graph", "flat")
 
 EXAMPLES = """\
 examples:
