@@ -21,6 +21,7 @@ UNARY = {
     "sigmoid": (special.expit, 2.5),
     "tanh": (np.tanh, 1.5),
     "erf": (special.erf, 1.2),
+    "erfinv": (special.erfinv, 0.51),
     "sin": (np.sin, 1.7),
     "cos": (np.cos, 1.7),
     "atan": (np.arctan, 1.5),
@@ -102,6 +103,25 @@ def check_unary(name, step):
 @pytest.mark.parametrize("name", UNARY)
 def test_units(name):
     check_unary(name, 60013)
+
+
+def test_hypot():
+    rng = np.random.default_rng(0)
+    x, w = (
+        np.concatenate([rng.standard_normal(50_000) * 10.0 ** rng.uniform(-44, 38, 50_000), edges])
+        .astype(np.float32)
+        for edges in (np.repeat(EDGES, EDGES.size), np.tile(EDGES, EDGES.size))
+    )  # fmt: skip
+    assert units(loop("hypot", 2)(x, w), np.hypot(*map(np.float64, (x, w)))).max() <= 0.51
+
+
+def test_erfinv_in_float64():
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.uniform(-1, 1, 50_000), 1 - 10.0 ** rng.uniform(-16, 0, 50_000)])
+    y = loop("erfinv")(x)
+    back = np.where(np.abs(x) < 0.5, special.erf(y) - x, special.erfc(np.abs(y)) - (1 - np.abs(x)))
+    slope = np.exp(-y * y) * 2 / np.sqrt(np.pi)
+    assert np.abs(back / slope / y)[np.isfinite(y) & (y != 0)].max() < 4e-15
 
 
 @pytest.mark.deep
