@@ -1,0 +1,58 @@
+"""Compiling the kernels of a backward pass while its forward pass runs for the first time.
+
+What the derivative rules of an op call is known when the op has run. So while a region learns, they
+are planned on arrays without values, and the kernels that the plan names are compiled by other
+threads (``native/codegen/ahead.py``). The plan itself is not kept: whoever runs the rules chooses
+their kernels as if nobody had looked ahead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.core import planning, selection
+from weft.core.node import GraphNode, OpNode, Output
+from weft.core.saved import PackedGuard
+from weft.native.codegen import jit
+from weft.native.memory.buffers import Unplannable
+
+ndarray = np.ndarray
+_scouted: set[Any] = set()
+
+
+def look_ahead(node: Any) -> None:
+    """Have the kernels of a node's derivative rules compiled, if something has to be at all."""
+    if not jit.compiles_ahead():
+        return
+    node = node.node if node.__class__ is Output else node
+    if not isinstance(node, OpNode) or node.guard.__class__ is PackedGuard:
+        return
+    plan, saved, several = node.plan, node.saved, node.op.multiple
+    shapes = zip(node.shape, node.dtype, strict=True) if several else ((node.shape, node.dtype),)
+    g = tuple(np.empty(shape, dtype) for shape, dtype in shapes)
+    if not selection.large((*g, *saved), selection.BEGIN):
+        return  # eager mode leaves such to NumPy, and a program may fuse them
+    key = plan, tuple(map(_lies, (*g, *saved))), repr(node.attrs)
+    if key in _scouted:
+        return
+    _scouted.add(key)
+    needs = tuple(isinstance(e, GraphNode) for e in node.inputs) if plan.joint else None
+    kinds = [_kind(node.inputs[i]) for i in plan.targets]
+    with jit.scouting():
+        try:
+            planning.gradient_job(plan, g if several else g[0], saved, node.attrs, needs, kinds)
+        except (Unplannable, NotImplementedError, jit.BeingCompiled):
+            pass  # what was found up to there is being compiled
+
+
+def _lies(x: Any) -> Any:
+    if x.__class__ is tuple:
+        return tuple(map(_lies, x))
+    return (x.shape, x.strides, x.dtype) if x.__class__ is ndarray else repr(x)
+
+
+def _kind(edge: Any) -> Any:
+    known = isinstance(edge, GraphNode) and edge.shape is not None
+    return (edge.shape, edge.dtype) if known else None
