@@ -8,10 +8,12 @@ their kernels as if nobody had looked ahead.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
 
+from weft.autograd.engine import fill_missing
 from weft.core import planning, selection
 from weft.core.node import GraphNode, OpNode, Output
 from weft.core.saved import PackedGuard
@@ -31,8 +33,11 @@ def look_ahead(node: Any) -> None:
         return
     plan, saved, several = node.plan, node.saved, node.op.multiple
     shapes = zip(node.shape, node.dtype, strict=True) if several else ((node.shape, node.dtype),)
-    g = tuple(np.empty(shape, dtype) for shape, dtype in shapes)
-    if not selection.large((*g, *saved), selection.BEGIN):
+    g: Any = [np.empty(shape, dtype) for shape, dtype in shapes]
+    if several and not plan.op.view:  # of a layer's results usually the first is used
+        g = fill_missing(node, [g[0], *[None] * (len(g) - 1)])
+    limit = plan.op.limit if plan.op.limit < selection.NEVER else selection.BEGIN
+    if not selection.large((*g, *saved), limit):
         return  # eager mode leaves such to NumPy, and a program may fuse them
     key = plan, tuple(map(_lies, (*g, *saved))), repr(node.attrs)
     if key in _scouted:
@@ -40,11 +45,11 @@ def look_ahead(node: Any) -> None:
     _scouted.add(key)
     needs = tuple(isinstance(e, GraphNode) for e in node.inputs) if plan.joint else None
     kinds = [_kind(node.inputs[i]) for i in plan.targets]
-    with jit.scouting():
-        try:
-            planning.gradient_job(plan, g if several else g[0], saved, node.attrs, needs, kinds)
-        except (Unplannable, NotImplementedError, jit.BeingCompiled):
-            pass  # what was found up to there is being compiled
+    # Where a plan fails, what was found up to there is being compiled.
+    failures = Unplannable, NotImplementedError, jit.BeingCompiled
+    with jit.scouting(), contextlib.suppress(*failures):
+        given = tuple(g) if several else g[0]
+        planning.gradient_job(plan, given, saved, node.attrs, needs, kinds)
 
 
 def _lies(x: Any) -> Any:

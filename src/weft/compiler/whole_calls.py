@@ -113,7 +113,7 @@ _compiled: list[native_calls.HookFunctions] = []
 
 @once
 def compile_ahead() -> None:
-    """Have what every compiled function needs compiled while a first one runs for the first time."""
+    """Have what every compiled function needs compiled while one runs for the first time."""
     if selection.ready():
         native_matching.prepared()
         native_calls.functions(begin, end, LeafSlot.fits)

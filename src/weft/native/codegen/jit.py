@@ -348,7 +348,7 @@ class PlannedKernel:
 
 
 class BeingCompiled(Exception):
-    """Of whoever looks ahead: a kernel was submitted, which can't be planned with until it is done."""
+    """Of whoever looks ahead: a kernel was submitted that plans can't name before it is done."""
 
 
 # Threads that plan for no other reason than to have kernels compiled.
