@@ -216,6 +216,11 @@ def _annotation(node: ast.expr | None) -> str:
     return "" if node is None else ast.unparse(node)
 
 
+# For the branch that ends a loop of hand-written LLVM code: it is unrolled as far as it should be.
+UNROLLED = ", !llvm.loop !910"
+UNROLLED_NODES = '!910 = distinct !{!910, !911}\n!911 = !{!"llvm.loop.unroll.disable"}'
+
+
 class LLVMUnit:
     """One piece of LLVM code: a kernel with all that it calls, for one choice of types."""
 
@@ -228,9 +233,9 @@ class LLVMUnit:
         """Take declarations and functions in; what several functions declare stands once."""
         lines = text.split("\n")
         for line in lines:
-            if line.startswith("declare "):
+            if line.startswith(("declare ", "!")):
                 self.declared[line] = line
-        rest = "\n".join(line for line in lines if not line.startswith("declare "))
+        rest = "\n".join(line for line in lines if not line.startswith(("declare ", "!")))
         if rest:
             self.declared[rest] = rest
 
@@ -798,7 +803,7 @@ entry:
   call void @{name}.body({passed}i64 %lo, i64 %hi)
   ret void
 }}
-define void @{name}({taken}i64 %n, i64 %threads) nounwind {{
+define private void @{name}({taken}i64 %n, i64 %threads) nounwind {{
 entry:
   %many = icmp sgt i64 %threads, 1
   br i1 %many, label %parallel, label %alone
@@ -816,7 +821,7 @@ parallel:
 }}
 """
 ALONE = """
-define void @{name}({taken}i64 %n, i64 %threads) nounwind {{
+define private void @{name}({taken}i64 %n, i64 %threads) nounwind {{
 entry:
   call void @{name}.body({passed}i64 0, i64 %n)
   ret void

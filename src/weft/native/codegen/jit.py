@@ -457,13 +457,10 @@ class Kernel:
         with LOCK:
             text, kinds = build(self.function, {"T": kind}, {}, threads.available())
             key, text = _reporting(self.name, text, kinds)
-            text += entry.HELPERS + whole.SHAPES
+            entries = ["fresh", "over"] if kinds[0] == f"{result}*" else ["fresh"]
             given = self.name, kinds[:-1], result, grain
-            text += whole.elementwise("fresh", *given, least)
-            entries = ["fresh"]
-            if kinds[0] == f"{result}*":
-                text += whole.elementwise("over", *given, least)
-                entries.append("over")
+            text += entry.HELPERS + whole.SHAPES
+            text += "".join(whole.elementwise(name, *given, least) for name in entries)
             return self._functions(text, kinds, key, *entries)
 
     def __call__(self, *args: Any, over: int, grain: int = 1, **consts: Any) -> None:
