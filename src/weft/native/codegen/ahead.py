@@ -33,7 +33,7 @@ class CompileQueue:
     """Code that waits to be compiled, in the order in which it was submitted."""
 
     def __init__(self, most: int) -> None:
-        self.most, self.count = most, 0  # of threads
+        self.most, self.count, self.paused = most, 0, False  # of threads
         self.changed = threading.Condition()
         self.waiting: dict[bytes, Work] = {}
         self.running: set[bytes] = set()
@@ -93,6 +93,8 @@ class CompileQueue:
         main = threading.main_thread()
         while True:
             with self.changed:
+                while self.paused:
+                    self.changed.wait()
                 found = self._next() if main.is_alive() else None
                 if found is None:
                     self.count -= 1
@@ -105,18 +107,21 @@ class CompileQueue:
         """Wait for what is being compiled, and let nothing more begin."""
         LOCK.acquire()  # first, as those do who take code
         self.changed.acquire()
+        self.paused = True
         while self.running:
             self.changed.wait()
 
     def resume(self) -> None:
+        self.paused = False
+        self.changed.notify_all()
         self.changed.release()
         LOCK.release()
 
     def resume_in_child(self) -> None:
         """The threads are the parent's, and so is what waits for them."""
-        done = self.done
-        self.__init__(0)  # type: ignore[misc]
-        self.done = done
+        self.most, self.count, self.paused = 0, 0, False
+        self.changed = threading.Condition()
+        self.waiting.clear()
         LOCK.release()
 
 

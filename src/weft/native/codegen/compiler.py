@@ -228,6 +228,7 @@ class LLVMUnit:
         self.parts: list[str] = []
         self.declared: dict[str, str] = {}
         self.made: dict[Any, tuple[str, str]] = {}
+        self.assemblies: list[Assembly] = []
 
     def declare(self, text: str) -> None:
         """Take declarations and functions in; what several functions declare stands once."""
@@ -714,7 +715,9 @@ class Body:
         raise self.fail(node, "an unknown function")
 
     def call_assembly(self, node: ast.Call, function: Assembly) -> Value:
-        self.unit.declare(function.write())
+        if function not in self.unit.assemblies:
+            self.unit.assemblies.append(function)
+            self.unit.declare(function.write())
         given = []
         for argument, kind in zip(node.args, function.kinds, strict=True):
             if kind == "ptr":
