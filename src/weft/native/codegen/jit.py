@@ -296,7 +296,7 @@ def unlocked_calls() -> UnlockedCalls | None:
             locked, function = getattr(ffi.lib, name), getattr(library, name)
             function.argtypes, function.restype = locked.argtypes, locked.restype
             found.append(function)
-        return UnlockedCalls(*found, ffi.lib)
+        return UnlockedCalls(found[0], found[1], ffi.lib)
     except (AttributeError, OSError):  # pragma: no cover - another llvmlite
         return None
 
