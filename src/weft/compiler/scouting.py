@@ -32,6 +32,8 @@ def look_ahead(node: Any) -> None:
     if not isinstance(node, OpNode) or node.guard.__class__ is PackedGuard:
         return
     plan, saved, several = node.plan, node.saved, node.op.multiple
+    if not all(map(_is_plain, saved)):
+        return
     shapes = zip(node.shape, node.dtype, strict=True) if several else ((node.shape, node.dtype),)
     g: Any = [np.empty(shape, dtype) for shape, dtype in shapes]
     if several and not plan.op.view:  # of a layer's results usually the first is used
@@ -46,10 +48,16 @@ def look_ahead(node: Any) -> None:
     needs = tuple(isinstance(e, GraphNode) for e in node.inputs) if plan.joint else None
     kinds = [_kind(node.inputs[i]) for i in plan.targets]
     # Where a plan fails, what was found up to there is being compiled.
-    failures = Unplannable, NotImplementedError, jit.BeingCompiled
+    failures = Unplannable, NotImplementedError, MemoryError, jit.BeingCompiled
     with jit.scouting(), contextlib.suppress(*failures):
         given = tuple(g) if several else g[0]
         planning.gradient_job(plan, given, saved, node.attrs, needs, kinds)
+
+
+def _is_plain(x: Any) -> bool:
+    if x.__class__ is tuple:
+        return all(map(_is_plain, x))
+    return x is None or x.__class__ in (ndarray, bool, int, float, str)
 
 
 def _lies(x: Any) -> Any:

@@ -236,14 +236,14 @@ class CodeUnit:
     def submit(self) -> bool:
         """Have it compiled by another thread; False if there is none, or nothing to compile."""
         engine = self.engine
-        if not ahead.QUEUE.most or cache.has(self.name, self.key):
+        linked = "addresses" in vars(self)
+        if linked or not ahead.QUEUE.most or cache.has(self.name, self.key):
             return False
         with LOCK:
-            if engine.unlocked is None:
-                return False
             # What the other thread needs is made here: it must never wait for this lock.
-            engine.target, text = engine.target, self.text() if callable(self.text) else self.text
-            self.text = text
+            if engine.unlocked is None or engine.target is None:
+                return False
+            self.text = text = self.text() if callable(self.text) else self.text
         ahead.QUEUE.submit(self.key, lambda: self._made(text))
         return True
 
@@ -257,7 +257,9 @@ class CodeUnit:
         code = cache.read(self.name, self.key) or ahead.QUEUE.take(self.key)
         if code is None:
             code = self._made(self.text() if callable(self.text) else self.text)
-        return self.engine.link(self.symbols, code)
+        found = self.engine.link(self.symbols, code)
+        self.text = ""  # which may be long
+        return found
 
 
 class UnlockedCalls(NamedTuple):
