@@ -124,6 +124,7 @@ def test_a_child_has_no_threads() -> None:
     settled(queue)
     queue.most = 0
     queue.submit(b"waits", lambda: b"never")
+    queue.most = 1
     queue.pause()
     queue.resume_in_child()
     queue.submit(b"more", lambda: b"never")
