@@ -143,6 +143,7 @@ def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CompileQue
     folder.mkdir(mode=0o700)
     monkeypatch.setattr(cache, "place", lambda: cache.CacheFolder(folder))
     monkeypatch.setattr(ahead, "QUEUE", queue)
+    monkeypatch.setattr(jit, "SYMBOLS", {})
     yield queue
     settled(queue)
 
@@ -224,7 +225,6 @@ def test_errors_are_raised_where_code_is_needed(
         raise RuntimeError("no such instruction")
 
     monkeypatch.setattr(jit._CodeEngine, "compile", compile)
-    monkeypatch.setattr(jit, "SYMBOLS", {})
     x, run = np.arange(5, dtype=np.float32), run_scaled(scaled())
     job = contract.plan(run, (x,))
     with pytest.raises(RuntimeError, match="no such instruction"):
