@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from weft.compiler import shown
+from weft.compiler import shown, whole_calls
 from weft.compiler.automatic import auto
 from weft.compiler.following import Region
 from weft.compiler.resizing import BRANCHES
@@ -135,6 +135,7 @@ class Compiled:
             followed = learned.spare.pop()
             followed.begin(_stance[0])
         else:
+            whole_calls.compile_ahead()
             followed = Region(learned, _stance[0])
         followed.enter(now)
         try:
@@ -255,6 +256,7 @@ class OptimizedModule(Module):
 def _following(learned: TraceMemory) -> Iterator[None]:
     """A block whose ops are compared with what was learned; nothing pending outlives it."""
     learned.calls += 1
+    whole_calls.compile_ahead()
     followed = Region(learned, _stance[0])
     with followed:
         try:

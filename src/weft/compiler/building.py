@@ -17,7 +17,7 @@ from weft.compiler.updates import Update
 from weft.core import dtype as dt
 from weft.core import meta, planning, quiet
 from weft.native import onednn, threads
-from weft.native.codegen.jit import pointer
+from weft.native.codegen.jit import Symbol, pointer
 from weft.native.contract import Address, Job
 from weft.native.conv.convolutions import winograd_allowed
 from weft.native.loops import indexing
@@ -104,7 +104,7 @@ class ProgramCall(NamedTuple):
     """One native call: what it is, for whom, and its words, which are numbers or places."""
 
     name: str
-    address: int
+    address: int | Symbol
     words: list[Word]
     origin: Any  # the name of the work, or an update whose counters it writes
 

@@ -136,12 +136,12 @@ fail:
 done:
   ret i64 0
 }}
-define private i64 @field(ptr %record, i64 %k) {{
+define private i64 @field(ptr %record, i64 %k) alwaysinline {{
   %p = getelementptr i64, ptr %record, i64 %k
   %v = load i64, ptr %p
   ret i64 %v
 }}
-define private ptr @pointed(ptr %record, i64 %k) {{
+define private ptr @pointed(ptr %record, i64 %k) alwaysinline {{
   %p = getelementptr ptr, ptr %record, i64 %k
   %v = load ptr, ptr %p
   ret ptr %v
@@ -205,39 +205,46 @@ end:
 @once
 def call() -> Callable | None:
     """The built-in function, or None where lists lie otherwise than it expects."""
+    code = call_code()
+    return None if code is None else entry.function("program_call", *code.addresses)
+
+
+@once
+def call_code() -> jit.CodeUnit | None:
+    """Its code."""
     probe = [object(), np.empty(1)]
     word = ctypes.c_size_t.from_address
     items = word(id(probe) + _ITEMS).value
     if [word(items).value, word(items + 8).value] != [id(x) for x in probe]:
         return None  # pragma: no cover - another Python
-    text = entry.HELPERS + HELPERS + CALL
-    (address,) = jit.engine().load("weft_program_call", text, ["program_call"])
-    return entry.function("program_call", address)
+    text = entry.INLINED + HELPERS + CALL
+    return jit.engine().ahead("weft_program_call", text, ["program_call"], pipeline=jit.GLUE)
 
 
 @once
-def _addresses() -> list[int]:
-    names = ("run", "note", "store32", "store64", "apart")
-    return jit.engine().load("weft_program", HELPERS, [f"program_{name}" for name in names])
+def code() -> jit.CodeUnit:
+    """The functions above."""
+    names = [f"program_{name}" for name in ("run", "note", "store32", "store64", "apart")]
+    return jit.engine().ahead("weft_program", HELPERS, names, pipeline=jit.GLUE)
 
 
 @once
 def run() -> Callable:
     """The driver, as a function of addresses; it runs without the interpreter's lock."""
     words = (ctypes.c_void_p, ctypes.c_int64, *(ctypes.c_void_p,) * 3, ctypes.c_int64)
-    return ctypes.CFUNCTYPE(None, *words)(_addresses()[0])
+    return ctypes.CFUNCTYPE(None, *words)(code().addresses[0])
 
 
 def note() -> int:
     """The address of the function that notes a flag."""
-    return _addresses()[1]
+    return code().addresses[1]
 
 
 def store(size: int) -> int:
     """The address of the function that stores a number of so many bytes at many places."""
-    return _addresses()[2 if size == 4 else 3]
+    return code().addresses[2 if size == 4 else 3]
 
 
 def apart() -> int:
     """The address of the function that compares intervals of addresses."""
-    return _addresses()[4]
+    return code().addresses[4]

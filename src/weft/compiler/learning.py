@@ -10,6 +10,7 @@ import numpy as np
 from weft.compiler import stepping, trace
 from weft.compiler.plan import reached
 from weft.compiler.resizing import RARE, Resizing, is_ruled
+from weft.compiler.scouting import look_ahead
 from weft.compiler.stretch import is_view, takes_gradient
 from weft.compiler.trace import (
     ASSIGN,
@@ -173,6 +174,8 @@ class Learning(Resizing):
         if token is not None:
             token.ruled = self.checks_rules and is_ruled(op, args, attrs, results)
             self.keep(token, results)
+            if results[0]._node is not None:
+                look_ahead(results[0]._node)
 
     def prepare(self, args: Any) -> None:
         """A call that is about to run while its trace is learned."""

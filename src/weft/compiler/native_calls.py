@@ -33,7 +33,7 @@ from weft.core.tensor import Parameter, Tensor
 from weft.native.codegen import emit, entry, jit, records
 from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, TYPE, Emitter, LLVMValue
 from weft.native.codegen.records import BASE, FrameLayout, Slots, Unsupported
-from weft.native.once import once
+from weft.native.once import lazy, once
 
 # How an argument is compared: with a result, with a leaf that was met, with an argument before it,
 # as a leaf that is met here, by its value, by its address.
@@ -762,7 +762,7 @@ class HookFunctions:
     """The compiled functions of a process."""
 
     def __init__(self, begin: Callable, end: Callable, fits: Callable) -> None:
-        if native_matching.functions() is None:
+        if native_matching.prepared() is None:
             raise Unsupported("objects differ")
         whole_modules.probe()
         self.marks, frames, layout = Marks(), probe(), WholeLayout()
@@ -790,11 +790,15 @@ class HookFunctions:
         recipe = emit.recipe(facts, *sources)
         names = ["switch", "switch_off"]
         given = ("whole_calls", text if recipe else text(), names, recipe, jit.GLUE)
-        linked = jit.engine().load(*given)
-        own = (self.table, begin, end, vars(dt))
-        self.switch, self.switch_off = (
-            entry.bound(name, address, own) for name, address in zip(names, linked, strict=True)
-        )
+        self.code, self.own = jit.engine().ahead(*given), (self.table, begin, end, vars(dt))
+
+    @lazy
+    def switch(self) -> Callable:
+        return entry.bound("switch", self.code.addresses[0], self.own)
+
+    @lazy
+    def switch_off(self) -> Callable:
+        return entry.bound("switch_off", self.code.addresses[1], self.own)
 
 
 class WholeLayout(MatchingLayout):

@@ -32,7 +32,7 @@ from weft.native.codegen import emit, entry, jit, pending_slot, records
 from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, Emitter, LLVMValue
 from weft.native.codegen.entry import DATA, DESCR, RANK
 from weft.native.codegen.records import Slots, Unsupported
-from weft.native.once import once
+from weft.native.once import lazy, once
 
 # How an argument is compared: with a result, with a leaf that was met, with an argument before it,
 # with what a leaf was the last time, by its class, by its identity.
@@ -620,18 +620,43 @@ class MatchingFunctions:
 
         recipe = emit.recipe((layout, places), __file__)
         given = ("confirming", text if recipe else text(), list(SORTS), recipe, jit.GLUE)
-        self.addresses = dict(zip(SORTS, jit.engine().load(*given), strict=True))
-        self.held, self.note_changes = self.function("held"), self.function("note_changes")
-        self.next_age = self.function("next_age")
+        self.code = jit.engine().ahead(*given)
+
+    @lazy
+    def addresses(self) -> dict[str, int]:
+        return dict(zip(SORTS, self.code.addresses, strict=True))
+
+    @lazy
+    def held(self) -> Callable:
+        return self.function("held")
+
+    @lazy
+    def note_changes(self) -> Callable:
+        return self.function("note_changes")
+
+    @lazy
+    def next_age(self) -> Callable:
+        return self.function("next_age")
 
     def function(self, sort: str, *own: Any) -> Callable:
         return entry.bound(sort, self.addresses[sort], (self.table, *own))
 
 
 @once
-def _functions() -> MatchingFunctions | None:
+def prepared() -> MatchingFunctions | None:
+    """The compiled functions, which need not be compiled yet."""
     try:
-        made = MatchingFunctions()
+        return MatchingFunctions()
+    except Unsupported:
+        return None
+
+
+@once
+def _functions() -> MatchingFunctions | None:
+    made = prepared()
+    if made is None:
+        return None
+    try:
         get = pending_slot.getter(Tensor, Tensor.__getattr__, pending.METADATA)
     except Unsupported:
         return None

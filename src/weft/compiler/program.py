@@ -170,7 +170,7 @@ class CallSequence:
         tables: list[tuple[int, Update]] = []
         counters: list[tuple[int, Update]] = []
         for call in calls:
-            table += [call.address, len(words)]
+            table += [int(call.address), len(words)]
             if isinstance(call, Update):
                 tables.append((len(words), call))
                 call.stored.clear()

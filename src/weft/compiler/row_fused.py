@@ -96,10 +96,10 @@ class RowFusedWork(Work):
 
     def _call(self, call: NativeCall, hidden: int, at: Any, inputs: list[Value]) -> NativeCall:
         """A call of a kernel that reads the value, as a call of one that computes it."""
-        found = jit.WRITTEN.get(call.address)
-        if found is None:
+        symbol = call.address
+        if not isinstance(symbol, jit.Symbol) or symbol.kernel.origin is None:
             raise Unplannable("a kernel that is no row program")
-        kernel, types, consts = found
+        kernel, (types, consts) = symbol.kernel, symbol.choice
         variant, schedule = kernel.origin
         arrays = variant.traced.arrays()
         pointers = sum(kind.endswith("*") for _, kind in kernel.parameters)
@@ -112,8 +112,7 @@ class RowFusedWork(Work):
             raise Unplannable("a row program that does not read a value as rows")
         (place,) = places
         fused = _fused(variant, arrays[place].name, self.loop)
-        made = fused.variant.written(schedule)
-        made.get(*types, **consts)
+        made = fused.variant.written(schedule).symbol(*types, **consts)
         offset = call.words[place].offset  # type: ignore[union-attr]
         read = [Address(inputs.index(v), offset if v.shape else 0) for v in self.loop.inputs]
         numbers = [i.name for i in variant.traced.inputs if i.role == "Number"]
@@ -126,7 +125,7 @@ class RowFusedWork(Work):
             *(contract.word("f64", c) for c in fused.constants),
             *(at(w) for w in call.words[middle:]),
         ]
-        return NativeCall(made.name, made.packed[types, *consts.items()], words)
+        return NativeCall(made.name, made, words)
 
 
 def _index(name: str) -> int:

@@ -19,6 +19,7 @@ from weft.compiler.ir import Value, WorkNode
 from weft.compiler.native_matching import EXACT
 from weft.native import contract, threads
 from weft.native.codegen import updates
+from weft.native.codegen.jit import Symbol
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS
 from weft.optim.elementwise import with_numbers
@@ -103,7 +104,7 @@ class Update:
         self.address, self.words = code
         return True
 
-    def _code(self) -> tuple[int, list[Any]] | None:
+    def _code(self) -> tuple[int | Symbol, list[Any]] | None:
         """The address of the loop, and the words it takes; coefficients and rows come later."""
         rule = self.step.rule.rule
         code = updates._compiled(rule, self.flags, self.states, self.count, self.kind)

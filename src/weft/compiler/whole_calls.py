@@ -24,7 +24,7 @@ from typing import Any
 
 from numpy import ndarray
 
-from weft.compiler import native_calls, whole_modules
+from weft.compiler import driver, native_calls, native_matching, whole_modules
 from weft.compiler.matching import aside
 from weft.compiler.native_calls import (
     FLAT,
@@ -50,12 +50,15 @@ from weft.compiler.trace import (
     same,
 )
 from weft.compiler.whole_modules import ModuleState, Unknown
-from weft.core import device, dispatch, short
+from weft.core import device, dispatch, selection, short
 from weft.core import dtype as dt
 from weft.core.modes import MODES
 from weft.core.overrides import REDIRECTED
 from weft.core.pending import region_of
 from weft.core.tensor import Parameter, Tensor
+from weft.native import contract
+from weft.native.codegen import jit
+from weft.native.once import once
 from weft.nn.module import Module
 from weft.operators import overriding
 from weft.operators.along import RESULT_TYPES
@@ -106,6 +109,18 @@ def compiled() -> native_calls.HookFunctions | None:
 
 
 _compiled: list[native_calls.HookFunctions] = []
+
+
+@once
+def compile_ahead() -> None:
+    """Have what every compiled function needs compiled while one runs for the first time."""
+    if selection.ready():
+        native_matching.prepared()
+        native_calls.functions(begin, end, LeafSlot.fits)
+        driver.code()
+        driver.call_code()
+        jit.caller()
+        contract.helpers()
 
 
 def _compile() -> native_calls.HookFunctions | None:

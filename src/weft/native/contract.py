@@ -53,10 +53,13 @@ class ResultView(NamedTuple):
 
 @dataclass
 class NativeCall:
-    """One native call: the address of a function of one pointer, and the words it points at."""
+    """One native call: the address of a function of one pointer, and the words it points at.
+
+    The address may be a symbol that is still being compiled: ``int`` waits for it.
+    """
 
     name: str
-    address: int
+    address: int | jit.Symbol
     words: list[int | Address]
 
 
@@ -95,7 +98,7 @@ class Job:
         moves: list[int] = []
         table: list[int] = []
         for call in self.calls:
-            table += [call.address, len(words)]
+            table += [int(call.address), len(words)]
             for word in call.words:
                 if isinstance(word, Address):
                     moves += [len(words), word.buffer, word.offset]
@@ -272,7 +275,7 @@ class _Recording:
         except Unplannable as error:
             self.fault = f"{symbol.name}: {error}"
             return
-        self.calls.append(NativeCall(symbol.name, symbol.packed, words))
+        self.calls.append(NativeCall(symbol.name, symbol, words))
 
     def raw(self, name: str, function: int, *words: Any) -> None:
         """A call of a function of another library by a helper: see ``HELPERS``."""
@@ -491,15 +494,18 @@ HELPERS += _forwarding("handle", "void", "ptr", "ptr")
 HELPERS += _forwarding("execute", "i32", "ptr", "ptr", "i32", "ptr")
 
 
+_NAMES = ["drive", "fill", "sgemm", "dgemm", "handle", "execute"]
+
+
 @once
-def _helpers() -> dict[str, int]:
-    names = ["drive", "fill", "sgemm", "dgemm", "handle", "execute"]
-    addresses = jit.engine().load("weft_helpers", HELPERS, [f"weft_{n}" for n in names])
-    return dict(zip(names, addresses, strict=True))
+def helpers() -> jit.CodeUnit:
+    """The compiled helpers."""
+    names = [f"weft_{name}" for name in _NAMES]
+    return jit.engine().ahead("weft_helpers", HELPERS, names, pipeline=jit.GLUE)
 
 
 def _helper(name: str) -> int:
-    return _helpers()[name]
+    return helpers().addresses[_NAMES.index(name)]
 
 
 @once

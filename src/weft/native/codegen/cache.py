@@ -98,6 +98,11 @@ def path_of(name: str, key: bytes) -> Path:
     return place().folder / f"{name}-{key.hex()[:32]}.o"
 
 
+def has(name: str, key: bytes) -> bool:
+    """Whether there is a file for a key, which may turn out to hold something else."""
+    return os.path.lexists(path_of(name, key))
+
+
 def read(name: str, key: bytes) -> bytes | None:
     """The code for a key, if it is there, whole, ours, and of this key."""
     try:

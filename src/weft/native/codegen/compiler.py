@@ -216,6 +216,11 @@ def _annotation(node: ast.expr | None) -> str:
     return "" if node is None else ast.unparse(node)
 
 
+# For the branch that ends a loop of hand-written LLVM code: it is unrolled as far as it should be.
+UNROLLED = ", !llvm.loop !910"
+UNROLLED_NODES = '!910 = distinct !{!910, !911}\n!911 = !{!"llvm.loop.unroll.disable"}'
+
+
 class LLVMUnit:
     """One piece of LLVM code: a kernel with all that it calls, for one choice of types."""
 
@@ -223,14 +228,15 @@ class LLVMUnit:
         self.parts: list[str] = []
         self.declared: dict[str, str] = {}
         self.made: dict[Any, tuple[str, str]] = {}
+        self.assemblies: list[Assembly] = []
 
     def declare(self, text: str) -> None:
         """Take declarations and functions in; what several functions declare stands once."""
         lines = text.split("\n")
         for line in lines:
-            if line.startswith("declare "):
+            if line.startswith(("declare ", "!")):
                 self.declared[line] = line
-        rest = "\n".join(line for line in lines if not line.startswith("declare "))
+        rest = "\n".join(line for line in lines if not line.startswith(("declare ", "!")))
         if rest:
             self.declared[rest] = rest
 
@@ -714,7 +720,9 @@ class Body:
         raise self.fail(node, "an unknown function")
 
     def call_assembly(self, node: ast.Call, function: Assembly) -> Value:
-        self.unit.declare(function.write())
+        if function not in self.unit.assemblies:
+            self.unit.assemblies.append(function)
+            self.unit.declare(function.write())
         given = []
         for argument, kind in zip(node.args, function.kinds, strict=True):
             if kind == "ptr":
@@ -803,7 +811,7 @@ entry:
   call void @{name}.body({passed}i64 %lo, i64 %hi)
   ret void
 }}
-define void @{name}({taken}i64 %n, i64 %threads) nounwind {{
+define private void @{name}({taken}i64 %n, i64 %threads) nounwind {{
 entry:
   %many = icmp sgt i64 %threads, 1
   br i1 %many, label %parallel, label %alone
@@ -821,7 +829,7 @@ parallel:
 }}
 """
 ALONE = """
-define void @{name}({taken}i64 %n, i64 %threads) nounwind {{
+define private void @{name}({taken}i64 %n, i64 %threads) nounwind {{
 entry:
   call void @{name}.body({passed}i64 0, i64 %n)
   ret void

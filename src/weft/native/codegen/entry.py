@@ -233,6 +233,9 @@ define private void @come_back(ptr %self, ptr %state) {{
 }}
 """
 
+# The same for code that gets few passes.
+INLINED = HELPERS.replace(") {\n", ") alwaysinline {\n")
+
 # A kernel as a function of Python: it takes arrays, addresses or None, and numbers, of the kinds
 # that stand behind the table in ``self``. One function serves all kernels: to compile it for each
 # takes as long as to compile a small kernel.

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import importlib.util
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from threading import get_ident
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft import _cpu
 from weft.native import threads
-from weft.native.codegen import cache, entry, linker, whole
+from weft.native.codegen import ahead, cache, entry, linker, whole
 from weft.native.codegen.compiler import KernelFunction, build, read
 from weft.native.codegen.whole import EntrySpec
 from weft.native.once import LOCK, lazy, once
@@ -73,6 +75,14 @@ def _identity() -> str:
     return f"{folder} {about.st_size} {about.st_mtime_ns}\n{processor}" if processor else ""
 
 
+_loaded: list[bool] = []  # whether LLVM is
+
+
+def compiles_ahead() -> bool:
+    """Whether other threads compile what is submitted, and something had to be compiled so far."""
+    return bool(_loaded) and ahead.QUEUE.most > 0
+
+
 class PassPipeline(NamedTuple):
     """The passes that a piece of code is worth: some by name, or those of a level of LLVM's own.
 
@@ -88,9 +98,9 @@ class PassPipeline(NamedTuple):
 # the branches inside that do not change: that takes up to six times as long to compile, and few
 # kernels run faster for it.
 LOOPS, UNSWITCHED = PassPipeline(2), PassPipeline(3)
-# Functions on Python objects, which ``emit`` writes: their variables become registers and their
+# Functions on Python objects, and what calls kernels: their variables become registers and their
 # branches are joined. They have no loops worth a transformation.
-GLUE = PassPipeline(1, ("sroa", "simplify_cfg"))
+GLUE = PassPipeline(1, ("always_inliner", "sroa", "simplify_cfg"))
 
 
 class _CodeEngine:
@@ -125,6 +135,7 @@ class _CodeEngine:
         llvm.initialize_native_asmprinter()
         for name, address in threads.symbols().items():
             llvm.add_symbol(name, address)
+        _loaded.append(True)
         return llvm
 
     @lazy
@@ -148,19 +159,17 @@ class _CodeEngine:
 
         ``recipe`` says all that the text is made from, where that is quicker to say.
         """
-        source = recipe if callable(text) else text
-        words = "\0".join((name, source, repr(pipeline), self.cpu, self.features, self.version))
-        key = hashlib.sha256(words.encode()).digest()
-        with LOCK:
-            code = cache.read(name, key)
-            if code is None:
-                code = self.compile(text() if callable(text) else text, pipeline)
-                cache.write(name, key, code)
-            return self.link(symbols, code)
+        return CodeUnit(self, name, text, symbols, recipe, pipeline).addresses
+
+    def ahead(self, *given: Any, **more: Any) -> CodeUnit:
+        """What ``load`` takes, to be compiled by another thread until it is needed."""
+        unit = CodeUnit(self, *given, **more)
+        unit.submit()
+        return unit
 
     def compile(self, text: str, pipeline: PassPipeline = LOOPS) -> bytes:
         llvm, machine = self.llvm, self.machine()
-        module = llvm.parse_assembly(text)
+        module = llvm.parse_assembly(text, llvm.create_context())
         module.triple = self.target.triple
         module.data_layout = str(machine.target_data)
         module.verify()
@@ -175,8 +184,15 @@ class _CodeEngine:
                 add()
         else:  # the first llvmlite with this pass manager lacks some
             manager = builder.getModulePassManager()
-        manager.run(module, builder)
-        return machine.emit_object(module)
+        if self.unlocked is None:
+            manager.run(module, builder)
+            return machine.emit_object(module)
+        self.unlocked.run_passes(manager, module, builder)
+        return self.unlocked.emit_object(machine, module)
+
+    @lazy
+    def unlocked(self) -> UnlockedCalls | None:
+        return unlocked_calls()
 
     def link(self, symbols: list[str], code: bytes) -> list[int]:
         try:
@@ -198,6 +214,95 @@ class _CodeEngine:
         return addresses
 
 
+class CodeUnit:
+    """Some compiled functions that are linked when their addresses are asked for."""
+
+    def __init__(
+        self,
+        engine: _CodeEngine,
+        name: str,
+        text: str | Callable[[], str],
+        symbols: list[str],
+        recipe: str = "",
+        pipeline: PassPipeline = LOOPS,
+    ) -> None:
+        self.engine, self.name, self.text = engine, name, text
+        self.symbols, self.pipeline = symbols, pipeline
+        source = recipe if callable(text) else text
+        processor = engine.cpu, engine.features, engine.version
+        words = "\0".join((name, source, repr(pipeline), *processor))
+        self.key = hashlib.sha256(words.encode()).digest()
+
+    def submit(self) -> bool:
+        """Have it compiled by another thread; False if there is none, or nothing to compile."""
+        engine = self.engine
+        linked = "addresses" in vars(self)
+        if linked or not ahead.QUEUE.most or cache.has(self.name, self.key):
+            return False
+        with LOCK:
+            # What the other thread needs is made here: it must never wait for this lock.
+            if engine.unlocked is None or engine.target is None:
+                return False
+            self.text = text = self.text() if callable(self.text) else self.text
+        ahead.QUEUE.submit(self.key, lambda: self._made(text))
+        return True
+
+    def _made(self, text: str) -> bytes:
+        code = self.engine.compile(text, self.pipeline)
+        cache.write(self.name, self.key, code)
+        return code
+
+    @lazy
+    def addresses(self) -> list[int]:
+        code = cache.read(self.name, self.key) or ahead.QUEUE.take(self.key)
+        if code is None:
+            code = self._made(self.text() if callable(self.text) else self.text)
+        found = self.engine.link(self.symbols, code)
+        self.text = ""  # which may be long
+        return found
+
+
+class UnlockedCalls(NamedTuple):
+    """The two calls of LLVM that take long, without llvmlite's lock around them.
+
+    llvmlite makes one call at a time. LLVM itself works in any number of threads if each has a
+    context of its own, so these two are made by way of another handle on the same library.
+    """
+
+    run: Any
+    emit: Any
+    lib: Any
+
+    def run_passes(self, manager: Any, module: Any, builder: Any) -> None:
+        self.run(manager, module, builder)
+
+    def emit_object(self, machine: Any, module: Any) -> bytes:
+        failed = ctypes.c_char_p()
+        buffer = self.emit(machine, module, 1, ctypes.byref(failed))
+        if not buffer:
+            raise RuntimeError(f"LLVM emits no code: {failed.value!r}")
+        try:
+            size = self.lib.LLVMPY_GetBufferSize(buffer)
+            return ctypes.string_at(self.lib.LLVMPY_GetBufferStart(buffer), size)
+        finally:
+            self.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+def unlocked_calls() -> UnlockedCalls | None:
+    """These calls, or None where llvmlite is built otherwise."""
+    from llvmlite.binding import ffi
+
+    try:
+        library, found = ctypes.CDLL(ffi.lib._name), []
+        for name in ("LLVMPY_RunNewModulePassManager", "LLVMPY_TargetMachineEmitToMemory"):
+            locked, function = getattr(ffi.lib, name), getattr(library, name)
+            function.argtypes, function.restype = locked.argtypes, locked.restype
+            found.append(function)
+        return UnlockedCalls(found[0], found[1], ffi.lib)
+    except (AttributeError, OSError):  # pragma: no cover - another llvmlite
+        return None
+
+
 @once
 def engine() -> _CodeEngine:
     """The one engine of this process."""
@@ -211,24 +316,60 @@ def reads_half() -> bool:
     return "+f16c" in features or "+fullfp16" in features
 
 
-class Symbol(NamedTuple):
+class Symbol:
     """A kernel for one choice of types, as compiled code sees it.
 
     ``kinds`` are the types of its parameters, of which the last two are the size of the divided
-    range and the number of threads; ``packed`` is the address of a function that takes all of them
-    from memory, one word each.
+    range and the number of threads. As a number it is the address of a function that takes all of
+    them from memory, one word each; until somebody asks for that, it need not be compiled.
     """
 
-    name: str
-    kinds: tuple[str, ...]
-    packed: int
+    def __init__(self, kernel: Kernel, choice: Any, kinds: tuple[str, ...], code: CodeUnit) -> None:
+        self.kernel, self.name, self.kinds, self.code = kernel, kernel.name, kinds, code
+        self.choice = choice  # the types and the fixed parameters
+
+    def __int__(self) -> int:
+        return self.code.addresses[-1]
+
+
+class PlannedKernel:
+    """A kernel that is being compiled: plans know it by its key, and a call waits for it."""
+
+    def __init__(self, key: int, finish: Callable[[], Callable]) -> None:
+        self.key, self.finish = key, finish
+        self.code: Callable | None = None
+
+    def __call__(self, *args: Any) -> None:
+        code = self.code
+        if code is None:
+            listener = entry.LISTENERS.get(get_ident())
+            if listener is not None:
+                listener(self.key, list(args))
+                return
+            code = self.code = self.finish()
+        code(*args)
+
+
+class BeingCompiled(Exception):
+    """Of whoever looks ahead: a kernel was submitted that plans can't name before it is done."""
+
+
+# Threads that plan for no other reason than to have kernels compiled.
+SCOUTS: set[int] = set()
+
+
+@contextlib.contextmanager
+def scouting() -> Iterator[None]:
+    """A block that submits the kernels that it comes across."""
+    SCOUTS.add(get_ident())
+    try:
+        yield
+    finally:
+        SCOUTS.discard(get_ident())
 
 
 # What has been compiled, by the key under which calls are reported: see ``entry.WATCHED``.
 SYMBOLS: dict[int, Symbol] = {}
-# The kernels that somebody has written code for (``Kernel.origin``), with the types and fixed
-# parameters that they were compiled for, by the address of the compiled code.
-WRITTEN: dict[int, tuple[Kernel, tuple[str, ...], dict[str, Any]]] = {}
 
 
 # Kernels run in Python (``weft.native.codegen.interpret``). What is compiled is remembered in many
@@ -250,8 +391,8 @@ class Kernel:
         self.function, self.name = function, function.name
         self.pipeline = UNSWITCHED if function.unswitched else LOOPS
         self.compiled: dict[Any, Callable] = {}
+        self.planned: dict[Any, PlannedKernel] = {}
         self.origin: Any = None  # what its code was written from
-        self.packed: dict[Any, int] = {}  # then: the addresses of ``Symbol``, by types and consts
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -262,29 +403,59 @@ class Kernel:
         """The native function for types (of ``T``, then ``U``) and fixed parameters.
 
         It takes arrays, addresses or None, and numbers; then the size of the range and the
-        number of threads.
+        number of threads. Whoever plans gets it before it is compiled.
         """
         key = (types, *consts.items()) if consts else types
         found = self.compiled.get(key)
         if found is None:
             with LOCK:
-                found = self.compiled.get(key) or self._compile(types, consts)
-                self.compiled[key] = found
+                found = self.compiled.get(key)
+                if found is None and get_ident() in entry.LISTENERS:
+                    found = self.planned.get(key) or self._plan(key, types, consts)
+                if found is None:
+                    found = self.compiled[key] = self._compile(types, consts)
+                    self.planned.pop(key, None)
         return found
 
-    def _compile(self, types: tuple[str, ...], consts: dict[str, Any]) -> Callable:
+    def _plan(self, key: Any, types: tuple[str, ...], consts: dict[str, Any]) -> Callable | None:
+        """The kernel while other threads compile it; None if they don't."""
+        number, symbol = self._symbol(types, consts)
+        if not symbol.code.submit():
+            return None
+        found = PlannedKernel(number, lambda: self.get(*types, **consts))
+        self.planned[key] = found
+        return found
+
+    def symbol(self, *types: str, **consts: Any) -> Symbol:
+        """The same as ``get``, for those who put calls together; it may still be compiled."""
+        with LOCK:
+            _, found = self._symbol(types, consts)
+        found.code.submit()
+        return found
+
+    def _symbol(self, types: tuple[str, ...], consts: dict[str, Any]) -> tuple[int, Symbol]:
+        """The key under which the kernel reports calls, and what is known by it."""
         bound = dict(zip(("T", "U"), types, strict=False))
+        text, kinds = build(self.function, bound, consts, threads.available())
+        key, text = _reporting(self.name, text, kinds)
+        if key not in SYMBOLS:
+            wanted = [f"{self.name}.packed"]
+            code = CodeUnit(engine(), self.name, text, wanted, pipeline=self.pipeline)
+            SYMBOLS[key] = Symbol(self, (types, consts), (*kinds, "i64", "i64"), code)
+        return key, SYMBOLS[key]
+
+    def _compile(self, types: tuple[str, ...], consts: dict[str, Any]) -> Callable:
         if INTERPRETED:
             from weft.native.codegen import interpret
 
+            bound = dict(zip(("T", "U"), types, strict=False))
             return interpret.runner(self.function, bound, consts)
-        text, kinds = build(self.function, bound, consts, threads.available())
-        key, text = _reporting(self.name, text, kinds)
-        found = self._functions(text, kinds, key)[0]
-        if self.origin is not None:
-            address = self.packed[types, *consts.items()] = SYMBOLS[key].packed
-            WRITTEN[address] = self, types, consts
-        return found
+        return self._callable(*self._symbol(types, consts))
+
+    def _callable(self, key: int, symbol: Symbol) -> Callable:
+        threads.count()  # compiled code reads it
+        (code,) = caller().addresses
+        return entry.kernel_call(self.name, code, symbol.kinds, key, int(symbol))
 
     def loop(self, kind: str, result: str, grain: int, least: int) -> list[Callable]:
         """For an elementwise loop: the native function, one that makes the result as well, and, if
@@ -297,13 +468,11 @@ class Kernel:
         with LOCK:
             text, kinds = build(self.function, {"T": kind}, {}, threads.available())
             key, text = _reporting(self.name, text, kinds)
-            text += entry.HELPERS + whole.SHAPES
+            entries = ["fresh", "over"] if kinds[0] == f"{result}*" else ["fresh"]
             given = self.name, kinds[:-1], result, grain
-            text += whole.elementwise("fresh", *given, least)
-            if kinds[0] != f"{result}*":
-                return self._functions(text, kinds, key, "fresh")
-            text += whole.elementwise("over", *given, least)
-            return self._functions(text, kinds, key, "fresh", "over")
+            text += entry.HELPERS + whole.SHAPES
+            text += "".join(whole.elementwise(name, *given, least) for name in entries)
+            return self._functions(text, kinds, key, *entries)
 
     def __call__(self, *args: Any, over: int, grain: int = 1, **consts: Any) -> None:
         """Run on arrays and numbers; array dtypes say what the type names stand for."""
@@ -340,20 +509,22 @@ class Kernel:
         the first, and the kernel can also be called without Python.
         """
         wanted = [f"{self.name}.{e}" for e in entries] + ([f"{self.name}.packed"] if key else [])
-        addresses = engine().load(self.name, text, wanted, pipeline=self.pipeline)
+        code = CodeUnit(engine(), self.name, text, wanted, pipeline=self.pipeline)
+        if get_ident() in SCOUTS and code.submit():
+            raise BeingCompiled
+        found = [entry.function(self.name, address) for address in code.addresses[: len(entries)]]
         threads.count()  # compiled code reads it
-        found = []
         if key:
-            symbol = SYMBOLS[key] = Symbol(self.name, (*kinds, "i64", "i64"), addresses.pop())
-            found.append(entry.kernel_call(self.name, _caller(), symbol.kinds, key, symbol.packed))
-        return found + [entry.function(self.name, address) for address in addresses]
+            symbol = SYMBOLS[key] = Symbol(self, None, (*kinds, "i64", "i64"), code)
+            found.insert(0, self._callable(key, symbol))
+        return found
 
 
 @once
-def _caller() -> int:
-    """The address of the function by which Python calls kernels."""
-    (address,) = engine().load("kernel_call", entry.HELPERS + entry.CALL, ["kernel_call"])
-    return address
+def caller() -> CodeUnit:
+    """The function by which Python calls kernels."""
+    text = entry.INLINED + entry.CALL
+    return engine().ahead("kernel_call", text, ["kernel_call"], pipeline=GLUE)
 
 
 def _reporting(name: str, text: str, kinds: list[str]) -> tuple[int, str]:

@@ -74,7 +74,7 @@ look:
   %nb = load i64, ptr %pb
   %i1 = add i32 %i, 1
   %equal = icmp eq i64 %na, %nb
-  br i1 %equal, label %next, label %no
+  br i1 %equal, label %next, label %no, !llvm.loop !900
 yes:
   ret i1 true
 no:
@@ -95,7 +95,7 @@ step:
   %n = load i64, ptr %p
   %size1 = mul i64 %size, %n
   %i1 = add i32 %i, 1
-  br label %next
+  br label %next, !llvm.loop !901
 done:
   ret i64 %size
 }}
@@ -128,6 +128,13 @@ define private i1 @counts(ptr %self, ptr %object) {{
   %either = or i1 %float, %int
   ret i1 %either
 }}
+; loops over the few dimensions of a shape stay as they are
+!900 = distinct !{{!900, !904, !905}}
+!901 = distinct !{{!901, !904, !905}}
+!902 = distinct !{{!902, !904, !905}}
+!903 = distinct !{{!903, !904, !905}}
+!904 = !{{!"llvm.loop.unroll.disable"}}
+!905 = !{{!"llvm.loop.vectorize.enable", i1 false}}
 """
 
 ELEMENTWISE = """
@@ -329,7 +336,7 @@ look:
   %na = load i64, ptr %pa
   %n = load i64, ptr %p
   %equal = icmp eq i64 %na, %n
-  br i1 %equal, label %next, label %no
+  br i1 %equal, label %next, label %no, !llvm.loop !902
 yes:
   ret i1 true
 no:
@@ -348,7 +355,7 @@ step:
   %n = load i64, ptr %pb
   store i64 %n, ptr %pa
   %i1 = add i32 %i, 1
-  br label %next
+  br label %next, !llvm.loop !903
 done:
   ret void
 }

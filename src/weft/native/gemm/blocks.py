@@ -11,7 +11,7 @@ import functools
 from collections.abc import Sequence
 
 from weft.native.codegen import jit
-from weft.native.codegen.compiler import FLOATS, SIZES, Assembly
+from weft.native.codegen.compiler import FLOATS, SIZES, UNROLLED, UNROLLED_NODES, Assembly
 
 
 @functools.cache
@@ -65,7 +65,8 @@ class Block:
 
     def declared(self) -> str:
         """What the function calls."""
-        return f"declare {self.vector} {self.fused}({self.vector}, {self.vector}, {self.vector})"
+        given = ", ".join([self.vector] * 3)
+        return f"{UNROLLED_NODES}\ndeclare {self.vector} {self.fused}({given})"
 
     def write(self, name: str, given: str) -> str:
         """The whole function."""
@@ -147,7 +148,7 @@ class Block:
         self.put(
             f"  %{loop}.n = add i64 %{loop}.k, {times}",
             f"  %{loop}.again = icmp slt i64 %{loop}.n, {end}",
-            f"  br i1 %{loop}.again, label %{loop}, label %{after}",
+            f"  br i1 %{loop}.again, label %{loop}, label %{after}{UNROLLED}",
         )
 
     def multiply(

@@ -16,7 +16,17 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.codegen import jit
-from weft.native.codegen.compiler import Assembly, KernelFunction, Ptr, array, f32, i64, inline
+from weft.native.codegen.compiler import (
+    UNROLLED,
+    UNROLLED_NODES,
+    Assembly,
+    KernelFunction,
+    Ptr,
+    array,
+    f32,
+    i64,
+    inline,
+)
 from weft.native.codegen.jit import kernel
 from weft.native.gemm.blocks import block, masking, transposing
 from weft.native.memory import buffers
@@ -60,6 +70,7 @@ class _Outer:
             "ptr noalias %c, i64 %step, i64 %k_size, ptr noalias %bias, i64 %biased, i64 %last"
         )
         self.put(
+            UNROLLED_NODES,
             f"declare {vector} {self.fused}({vector}, {vector}, {vector})",
             f"declare {vector} {self.load}(ptr, i32, {mask}, {vector})",
             f"declare void {self.store}({vector}, ptr, i32, {mask})",
@@ -69,11 +80,14 @@ class _Outer:
         self.start()
         self.loop("many", self.ways, "entry", "middle", "%whole", "0")
         self.join("mid", "many", self.ways, "entry")
-        self.put(
-            "  %some = icmp slt i64 %mid.k, %k_size",
-            "  br i1 %some, label %each, label %done",
-        )
-        self.loop("each", 1, "middle", "done", "%k_size", "%mid.k")
+        if self.ways > 1:
+            self.put(
+                "  %some = icmp slt i64 %mid.k, %k_size",
+                "  br i1 %some, label %each, label %done",
+            )
+            self.loop("each", 1, "middle", "done", "%k_size", "%mid.k")
+        else:
+            self.put("  br label %done")  # nothing is left
         self.finish()
         return "\n".join([*self.lines, "}"])
 
@@ -143,7 +157,8 @@ class _Outer:
         self.put(
             f"  %{loop}.n = add i64 %{loop}.k, {ways}",
             f"  %{loop}.again = icmp slt i64 %{loop}.n, {end}",
-            f"  br i1 %{loop}.again, label %{loop}, label %{after}",
+            f"  br i1 %{loop}.again, label %{loop}, label %{after}"
+            + (UNROLLED if loop == "each" else ""),
         )
 
     def multiply(self, loop: str, u: int) -> None:
@@ -194,7 +209,9 @@ class _Outer:
         """Add the bias, and write the block."""
         self.put("done:")
         for r, h in self.cells:
-            incoming = f"[ %mid.s{r}.{h}, %middle ], [ %each.t0.{r}.{h}, %each ]"
+            incoming = f"[ %mid.s{r}.{h}, %middle ]"
+            if self.ways > 1:
+                incoming += f", [ %each.t0.{r}.{h}, %each ]"
             self.put(f"  %t{r}.{h} = phi {self.vector} {incoming}")
         self.put(
             "  %adds = icmp ne i64 %biased, 0", "  br i1 %adds, label %add, label %set", "add:"

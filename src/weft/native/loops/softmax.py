@@ -100,8 +100,16 @@ def _last(program: RowProgram) -> Callable[..., ndarray | None]:
     return rows.whole(EntrySpec(takes, gives, passes, "lead", "last", GRAIN, narrow=narrow), "f32")
 
 
+def _is_one_call(program: RowProgram, x: ndarray, dim: int) -> bool:
+    """Whether ``_last`` is for an array; else it need not be compiled."""
+    if dim != x.ndim - 1 or buffers.PLANNERS:
+        return False
+    n = x.shape[dim]
+    return n > SHORT or x.size < n * program.together
+
+
 def _forward(program: RowProgram, x: ndarray, dim: int) -> ndarray | None:
-    if dim == x.ndim - 1:
+    if _is_one_call(program, x, dim):
         out = _last(program)(x)
         if out is not None:
             return out
@@ -114,7 +122,7 @@ def _forward(program: RowProgram, x: ndarray, dim: int) -> ndarray | None:
 
 
 def _backward(program: RowProgram, g: ndarray, y: ndarray, dim: int) -> ndarray | None:
-    if dim == y.ndim - 1:
+    if _is_one_call(program, y, dim):
         out = _last(program)(g, y)
         if out is not None:
             return out

@@ -1,0 +1,71 @@
+"""Compiling the kernels of a backward pass while its forward pass runs for the first time.
+
+What the derivative rules of an op call is known when the op has run. So while a region learns, they
+are planned on arrays without values, and the kernels that the plan names are compiled by other
+threads (``native/codegen/ahead.py``). The plan itself is not kept: whoever runs the rules chooses
+their kernels as if nobody had looked ahead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+
+from weft.autograd.engine import fill_missing
+from weft.core import planning, selection
+from weft.core.node import GraphNode, OpNode, Output
+from weft.core.saved import PackedGuard
+from weft.native.codegen import jit
+from weft.native.memory.buffers import Unplannable
+
+ndarray = np.ndarray
+_scouted: set[Any] = set()
+
+
+def look_ahead(node: Any) -> None:
+    """Have the kernels of a node's derivative rules compiled, if something has to be at all."""
+    if not jit.compiles_ahead():
+        return
+    node = node.node if node.__class__ is Output else node
+    if not isinstance(node, OpNode) or node.guard.__class__ is PackedGuard:
+        return
+    plan, saved, several = node.plan, node.saved, node.op.multiple
+    if not all(map(_is_plain, saved)):
+        return
+    shapes = zip(node.shape, node.dtype, strict=True) if several else ((node.shape, node.dtype),)
+    g: Any = [np.empty(shape, dtype) for shape, dtype in shapes]
+    if several and not plan.op.view:  # of a layer's results usually the first is used
+        g = fill_missing(node, [g[0], *[None] * (len(g) - 1)])
+    limit = plan.op.limit if plan.op.limit < selection.NEVER else selection.BEGIN
+    if not selection.large((*g, *saved), limit):
+        return  # eager mode leaves such to NumPy, and a program may fuse them
+    key = plan, tuple(map(_lies, (*g, *saved))), repr(node.attrs)
+    if key in _scouted:
+        return
+    _scouted.add(key)
+    needs = tuple(isinstance(e, GraphNode) for e in node.inputs) if plan.joint else None
+    kinds = [_kind(node.inputs[i]) for i in plan.targets]
+    # Where a plan fails, what was found up to there is being compiled.
+    failures = Unplannable, NotImplementedError, MemoryError, jit.BeingCompiled
+    with jit.scouting(), contextlib.suppress(*failures):
+        given = tuple(g) if several else g[0]
+        planning.gradient_job(plan, given, saved, node.attrs, needs, kinds)
+
+
+def _is_plain(x: Any) -> bool:
+    if x.__class__ is tuple:
+        return all(map(_is_plain, x))
+    return x is None or x.__class__ in (ndarray, bool, int, float, str)
+
+
+def _lies(x: Any) -> Any:
+    if x.__class__ is tuple:
+        return tuple(map(_lies, x))
+    return (x.shape, x.strides, x.dtype) if x.__class__ is ndarray else repr(x)
+
+
+def _kind(edge: Any) -> Any:
+    known = isinstance(edge, GraphNode) and edge.shape is not None
+    return (edge.shape, edge.dtype) if known else None
