@@ -93,40 +93,25 @@ def _side(samples: int, places: Ints, k: int) -> int:
 
 @dataclass
 class ChannelsLast:
-    """How images are copied: with their channels innermost, and with zeros around them."""
+    """How an image is copied: with its channels innermost, and with zeros around it."""
 
     channels: int
     size: Ints  # of an image
     before: Ints  # zeros
     held: Ints  # places of a copy
-    steps: Ints = field(init=False)  # of a sample, of lines and of places
+    steps: Ints = field(init=False)  # of lines and of places
 
     def __post_init__(self) -> None:
         self.held = tuple(map(max, self.held, map(sum, zip(self.size, self.before, strict=True))))
-        line = self.held[1] * self.channels
-        self.steps = (self.held[0] * line, line, self.channels)
-        (top, left), (high, wide) = self.before, self.size
-        at = np.arange(prod(self.held), dtype=I64).reshape(self.held) * self.channels
-        inside = np.zeros(self.held, bool)
-        inside[top : top + high, left : left + wide] = True
-        self.places, self.edges = at[inside], at[~inside]
+        self.steps = (self.held[1] * self.channels, self.channels)
+        lines, places = (np.arange(n) + b for n, b in zip(self.size, self.before, strict=True))
+        self.places = np.add.outer(lines * self.steps[0], places * self.steps[1]).ravel()
+        # With a vector beyond the end, which is read with the last channels.
+        self.elements = self.held[0] * self.steps[0] + block()[0]
 
     def offset(self, y: int, x: int) -> int:
         """Where a place of the padded image is, from the first."""
-        return y * self.steps[1] + x * self.steps[2]
-
-    def copied(self, x: Array) -> Array:
-        """The copy, with a vector of zeros beyond its end."""
-        lanes, size = block()[0], len(x) * self.steps[0]
-        to = buffers.empty(size + lanes, F32)
-        buffers.move(to[size:], 0.0)
-        pieces = len(x) * ceil_div(self.channels, lanes)
-        loops.pixels.get(lanes=lanes)(
-            *(plain(x), to, self.places, self.edges, self.edges.size, prod(self.size)),
-            *(self.channels, prod(self.held), pieces),
-            threads.how_many(pieces, max(1, GRAIN * pieces // max(size, 1))),
-        )
-        return to
+        return y * self.steps[0] + x * self.steps[1]
 
 
 @dataclass
@@ -195,6 +180,7 @@ def forward_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints, m: int) -> W
     weights = [(i * by + a) * w[3] + j * by + b for a, b in phases for i, j in square(k)]
     plane, window = y[2] * y[3], w[2] * w[3]
     info = _info(source, y[2:], step, x[0], m)
+    info[loops.TOP], info[loops.STEP], info[loops.REACH] = -padding[0], step, n * by
     info[loops.OUT_N], info[loops.OUT_Y] = y[1] * plane, y[3]
     info[loops.PHASES], info[loops.ROWS], info[loops.ROW_STEP] = len(phases), w[0], plane
     return WinogradConvolution(
@@ -208,8 +194,8 @@ def _info(source: ChannelsLast, places: Ints, step: int, samples: int, m: int) -
     info = np.zeros(loops.SIZE, I64)
     high, wide = (ceil_div(size, m) for size in places)
     info[loops.WIDE], info[loops.HIGH], info[loops.LINES] = wide, high, samples * high
-    info[loops.IN_N] = source.steps[0]
-    info[loops.IN_Y], info[loops.IN_X] = (step * s for s in source.steps[1:])
+    info[loops.IN_Y], info[loops.IN_X] = (step * s for s in source.steps)
+    info[loops.HEIGHT], info[loops.WIDTH], info[loops.IMAGE] = *source.size, source.elements
     info[loops.SEEN_Y], info[loops.SEEN_X] = places
     info[loops.CHANNELS] = source.channels
     return info
@@ -243,6 +229,7 @@ def backward_plan(g: Ints, w: Ints, x: Ints, by: int, padding: Ints, m: int) -> 
         taps = _taps(source, n, 1, (before[0] + down.seen, before[1] + across.seen), [(0, 0)])
         weights += [(down.tap - i * by) * size + across.tap - j * by for i, j in square(k)]
         info = _info(source, (down.count, across.count), m, x[0], m)
+        info[loops.TOP], info[loops.STEP], info[loops.REACH] = down.seen, m, n
         info[loops.OUT_N], info[loops.OUT_Y] = x[1] * plane, by * x[3]
         info[loops.PHASES], info[loops.ROWS], info[loops.ROW_STEP] = 1, w[1], plane
         parts.append(Part(taps, info, down.first * x[3] + across.first))
@@ -285,8 +272,9 @@ def _jobs(plan: WinogradConvolution) -> list[WinogradCall]:
         some = ceil_div(panels, cuts)
         cuts = ceil_div(panels, some)
         tiles = ceil_div(span * wide, height) * height
-        scratch = points * (tiles * (plan.columns + lanes + full) + 2 * loops.GAP)
-        scratch += plan.m * int(info[loops.SEEN_X]) * lanes
+        apart = ceil_div(plan.columns, lanes) * lanes
+        scratch = points * (tiles * (apart + full) + 2 * loops.GAP) + lanes
+        scratch += plan.source.elements + plan.m * int(info[loops.SEEN_X]) * lanes
         info[loops.FULL] = full
         info[loops.TASKS : loops.SCRATCH + 1] = blocks * cuts, cuts, span, some, scratch
         jobs.append(WinogradCall(part, info, min(count, blocks * cuts), scratch))
@@ -301,7 +289,7 @@ def _run(
     jobs = plan.jobs.get(threads.count())
     if jobs is None:
         jobs = plan.jobs[threads.count()] = _jobs(plan)
-    seen, windows = plan.source.copied(x), _windows(plan, plain(w))
+    image, windows = plain(x), _windows(plan, plain(w))
     y, bad = buffers.empty(shape, F32), buffers.zeros(threads.count(), I64)
     results, added = y.reshape(-1), y if bias is None else plain(bias)
     code = loops.products.get(
@@ -310,8 +298,8 @@ def _run(
     for job, packed in zip(jobs, windows, strict=True):
         scratch = buffers.empty(job.scratch * job.workers, F32)
         code(
-            *(seen, packed, added, results[job.part.start :], job.part.taps, job.info),
-            *(scratch, bad, job.workers, int(bias is not None), job.workers, job.workers),
+            *(image, packed, added, results[job.part.start :], plan.source.places, job.part.taps),
+            *(job.info, scratch, bad, job.workers, int(bias is not None), job.workers, job.workers),
         )
     return None if buffers.wrong(bad) else y
 

@@ -39,7 +39,7 @@ from weft.native.gemm.blocks import tile_by_columns, tile_by_rows, transpose
 # source, and of samples and lines in the result (for the gradient of a weight: in that of the
 # result).
 WIDE, HIGH, LINES = 0, 1, 2
-IN_N, IN_Y, IN_X = 3, 4, 5
+IN_Y, IN_X = 4, 5
 OUT_N, OUT_Y, OUT_X = 6, 7, 8
 SEEN_Y, SEEN_X = 9, 10  # places of the result, which may end inside of a tile
 CHANNELS, PHASES = 11, 12  # of the source
@@ -48,8 +48,12 @@ FULL = 15  # rows in a panel, or channels for the gradient of a weight
 # How the work is cut: tasks, pieces of panels; lines (for the gradient of a weight: tiles) and
 # panels in a piece; elements of working memory for a thread.
 TASKS, CUTS, SPAN, PART, SCRATCH = 16, 17, 18, 19, 20
-TOGETHER = 21  # tiles that the gradient of a weight takes at a time
-SIZE = 22
+TOGETHER = 21  # lines of tiles that the gradient of a weight takes at a time
+# The lines and columns of an image, and elements of its copy; the line of an image at which the
+# first line of tiles begins, how many further the next does, and how many it sees.
+HEIGHT, WIDTH, IMAGE = 22, 23, 24
+TOP, STEP, REACH = 25, 26, 27
+SIZE = 28
 
 K_BLOCK = 256  # columns that are multiplied at a time, so that panels stay in the cache
 GAP = (
@@ -247,50 +251,44 @@ def window_grad_line(p: Ptr[f32], step: i64, to: Ptr[f32], apart: i64, n: i64, l
             to[2 * apart + j] = both + p[3 * step + j]
 
 
-@kernel
-def pixels(
-    x: Ptr[f32],
-    to: Ptr[f32],
-    places: Ptr[i64],
-    edges: Ptr[i64],
-    sides: i64,
-    size: i64,
-    channels: i64,
-    held: i64,
-    lanes: i64,
-    lo: i64,
-    hi: i64,
-):
-    # Images with their channels innermost: `places` says where each pixel goes, `edges` where there
-    # are none. The range is that of vectors of channels, of which the last may overlap another.
-    square = array(f32, lanes * lanes)
-    groups = (channels + lanes - 1) // lanes
-    some = min(lanes, channels)
-    for one in range(lo, hi):
-        sample = one // groups
-        c0 = min(one % groups * lanes, channels - some)
-        source = x + (sample * channels + c0) * size
-        target = to + (sample * held * channels + c0)
-        if some == lanes:
-            for e in range(sides):
-                for c in range(lanes):
-                    target[edges[e] + c] = 0.0
-        else:
-            for e in range(sides):
-                for c in range(some):
-                    target[edges[e] + c] = 0.0
-        if some == lanes and size >= lanes:
-            for p in range(0, size, lanes):
-                p0 = min(p, size - lanes)
-                transpose(source + p0, size, square, lanes)
+@inline
+def copy_pixels(
+    x: Ptr[f32], to: Ptr[f32], places: Ptr[i64], spare: Ptr[f32], first: i64, last: i64, size: i64,
+    channels: i64, lanes: i64,
+):  # fmt: skip
+    """Some pixels of an image with their channels innermost; ``places`` says where each goes."""
+    if channels >= lanes and size >= lanes:
+        # The last vectors overlap those before.
+        for c in range(0, channels, lanes):
+            c0 = min(c, channels - lanes)
+            for p in range(first, last, lanes):
+                p0 = max(min(p, last - lanes), 0)
+                transpose(x + (c0 * size + p0), size, spare, lanes)
                 for i in range(lanes):
-                    line = target + places[p0 + i]
-                    for c in range(lanes):
-                        line[c] = square[i * lanes + c]
-        else:
-            for p in range(size):
-                for c in range(some):
-                    target[places[p] + c] = source[c * size + p]
+                    target = to + (places[p0 + i] + c0)
+                    for j in range(lanes):
+                        target[j] = spare[i * lanes + j]
+    else:
+        for p in range(first, last):
+            for c in range(channels):
+                to[places[p] + c] = x[c * size + p]
+
+
+@inline
+def copy_lines(
+    x: Ptr[f32], to: Ptr[f32], places: Ptr[i64], info: Ptr[i64], spare: Ptr[f32], state: Ptr[i64],
+    sample: i64, top: i64, bottom: i64, channels: i64, lanes: i64,
+):  # fmt: skip
+    """The lines of an image that tiles are about to see, but for those that are there."""
+    if sample != state[0]:
+        state[0] = sample
+        state[1] = max(top, 0)
+    wanted = min(bottom, info[HEIGHT])
+    wide = info[WIDTH]
+    size = info[HEIGHT] * wide
+    image = x + sample * channels * size
+    copy_pixels(image, to, places, spare, state[1] * wide, wanted * wide, size, channels, lanes)
+    state[1] = max(state[1], wanted)
 
 
 @kernel(unswitched=True)
@@ -349,31 +347,29 @@ def windows(
 
 @inline
 def transformed(
-    x: Ptr[f32],
-    seen: Ptr[f32],
-    taps: Ptr[i64],
-    info: Ptr[i64],
-    half: Ptr[f32],
-    first: i64,
-    count: i64,
-    padded: i64,
-    apart: i64,
-    n: i64,
-    lanes: i64,
-):
-    """The transforms of some tiles as rows; the last one stands for those that are missing."""
+    x: Ptr[f32], image: Ptr[f32], seen: Ptr[f32], places: Ptr[i64], taps: Ptr[i64], info: Ptr[i64],
+    half: Ptr[f32], spare: Ptr[f32], state: Ptr[i64], first: i64, lines: i64, padded: i64,
+    apart: i64, n: i64, lanes: i64,
+):  # fmt: skip
+    """The transforms of lines of tiles as rows; the last tile stands for those that are missing."""
     wide, high, channels = info[WIDE], info[HIGH], info[CHANNELS]
     between = padded * apart + GAP
-    for t in range(padded):
-        at = min(t, count - 1)
-        line = first + at // wide
-        source = x + (line // high * info[IN_N] + line % high * info[IN_Y] + at % wide * info[IN_X])
-        row = seen + t * apart
-        for phase in range(info[PHASES]):
-            # What is beyond the channels is overwritten by the next phase, or not read.
-            for c in range(0, channels, lanes):
-                target = row + (phase * channels + c)
-                tile(source + c, taps + phase * n * n, half, target, between, n, lanes)
+    for line in range(lines):
+        at = (first + line) % high
+        top = info[TOP] + at * info[STEP]
+        copy_lines(
+            x, image, places, info, spare, state, (first + line) // high, top, top + info[REACH],
+            channels, lanes,
+        )  # fmt: skip
+        stop = wide if line < lines - 1 else padded - line * wide
+        for t in range(stop):
+            source = image + (at * info[IN_Y] + min(t, wide - 1) * info[IN_X])
+            row = seen + (line * wide + t) * apart
+            for phase in range(info[PHASES]):
+                # What is beyond the channels is overwritten by the next phase, or not read.
+                for c in range(0, channels, lanes):
+                    target = row + (phase * channels + c)
+                    tile(source + c, taps + phase * n * n, half, target, between, n, lanes)
 
 
 @inline
@@ -473,6 +469,7 @@ def products(
     w: Ptr[f32],
     bias: Ptr[f32],
     y: Ptr[f32],
+    places: Ptr[i64],
     taps: Ptr[i64],
     info: Ptr[i64],
     scratch: Ptr[f32],
@@ -495,18 +492,24 @@ def products(
     done = array(f32, m * m * lanes)
     check = array(f32, lanes)
     added = array(f32, lanes)
+    spare = array(f32, lanes * lanes)
+    state = array(i64, 2)
     rows, step, tasks, full = info[ROWS], info[ROW_STEP], info[TASKS], info[FULL]
     cuts, span, part = info[CUTS], info[SPAN], info[PART]
     wide, high = info[WIDE], info[HIGH]
     columns = info[CHANNELS] * info[PHASES]
-    apart = columns + lanes
+    apart = (columns + lanes - 1) // lanes * lanes
     panels = (rows + full - 1) // full
     sheet = columns * width + GAP
     most = (span * wide + height - 1) // height * height
     for worker in range(lo, hi):
-        seen = scratch + worker * info[SCRATCH]
+        image = scratch + worker * info[SCRATCH]
+        seen = image + info[IMAGE]
         found = seen + n * n * (most * apart + GAP)
-        places = found + n * n * (most * full + GAP)
+        line_of = found + n * n * (most * full + GAP)
+        state[0] = -1
+        for j in range(info[IMAGE]):
+            image[j] = 0.0
         for j in range(lanes):
             check[j] = 0.0
             added[j] = 0.0
@@ -515,7 +518,10 @@ def products(
             lines = min(span, info[LINES] - first)
             count = lines * wide
             padded = (count + height - 1) // height * height
-            transformed(x, seen, taps, info, half, first, count, padded, apart, n, lanes)
+            transformed(
+                x, image, seen, places, taps, info, half, spare, state, first, lines, padded,
+                apart, n, lanes,
+            )  # fmt: skip
             between = padded * full + GAP
             p0 = task % cuts * part
             for panel in range(p0, min(panels, p0 + part)):
@@ -536,17 +542,17 @@ def products(
                         seen_y = min(m, info[SEEN_Y] - m * at)
                         tile_line_results(
                             found + (line * wide * full + r - r0), between, full, added, check,
-                            half, done, places, wide, seen_y, info[SEEN_X], n, m, lanes,
+                            half, done, line_of, wide, seen_y, info[SEEN_X], n, m, lanes,
                         )  # fmt: skip
                         to = y + (
                             (first + line) // high * info[OUT_N] + at * m * info[OUT_Y] + r * step
                         )
                         if by == 1:
-                            write_rows(places, to, seen_y * info[SEEN_X], step, some, by, lanes)
+                            write_rows(line_of, to, seen_y * info[SEEN_X], step, some, by, lanes)
                         else:
                             for i in range(seen_y):
                                 write_rows(
-                                    places + i * info[SEEN_X] * lanes, to + i * info[OUT_Y],
+                                    line_of + i * info[SEEN_X] * lanes, to + i * info[OUT_Y],
                                     info[SEEN_X], step, some, by, lanes,
                                 )  # fmt: skip
         for j in range(lanes):
