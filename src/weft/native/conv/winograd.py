@@ -38,7 +38,7 @@ I64 = np.dtype(np.int64)
 
 PLANS = 128  # that are kept
 SPLIT = 4  # tasks wanted of a weight's gradient
-COLUMNS = 128  # that such a task has at most
+PARTIAL = 1 << 21  # elements of sums of pieces, for which it is cut into fewer
 WIDE = 16  # lanes of a vector from which tiles may have four by four results
 WINDOWS = 2  # panels of tiles that take as long as the transform of the windows
 CACHE = 1 << 17  # elements of transformed tiles that stay in a cache
@@ -332,56 +332,79 @@ class WeightPlan:
     shape: Ints
     grad_taps: Array
     info: Array
+    grad_info: Array
     pieces: int
     columns: int
+    jobs: dict[int, WeightCall] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightCall:
+    """A weight's gradient, cut into tasks for a number of threads."""
+
+    info: Array
+    workers: int
     scratch: int
 
 
 @functools.lru_cache(PLANS)
 def weight_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints, m: int) -> WeightPlan:
     """The plan of a weight's gradient: tiles of both arrays, with the channels innermost."""
-    lanes, _, width = tile()
     forward = forward_plan(x, w, y, by, padding, m)
     info = forward.parts[0].info.copy()
     lines, high, wide = (int(info[i]) for i in (loops.LINES, loops.HIGH, loops.WIDE))
     grads = ChannelsLast(y[1], y[2:], (0, 0), (m * high, m * wide))
-    info[loops.OUT_N] = grads.steps[0]
-    info[loops.OUT_Y], info[loops.OUT_X] = (m * step for step in grads.steps[1:])
-    full, tiles, points = _panel(x[1]), lines * wide, forward.n**2
-    panels = ceil_div(x[1], full) * by * by
-    part = min(panels, max(1, COLUMNS // full))
+    full, points = _panel(x[1]), forward.n**2
+    columns = ceil_div(x[1], full) * full * by * by
+    # Sums that do not stay in the cache are to pass through it as seldom as can be.
+    elements = points * w[0] * columns
+    together = MOST if elements > 2 * CACHE else _together(points, w[0] + columns)
+    # The tiles are cut in a way that does not depend on the threads.
+    pieces = min(SPLIT, max(1, PARTIAL // elements), ceil_div(lines * wide, together))
+    span = ceil_div(lines, pieces)
+    together = ceil_div(span, ceil_div(span, max(1, together // wide)))
+    info[loops.FULL], info[loops.SPAN], info[loops.TOGETHER] = full, span, together
+    taps, grad_info = _taps(grads, m, 1, (0, 0), [(0, 0)]), _info(grads, y[2:], m, y[0], m)
+    return WeightPlan(forward, grads, w, taps, info, grad_info, ceil_div(lines, span), columns)
+
+
+def _weight_job(plan: WeightPlan) -> WeightCall:
+    """The tasks of a weight's gradient: pieces, and where these are too few, parts of columns."""
+    lanes, _, width = tile()
+    info, count = plan.info.copy(), threads.count()
+    panels = plan.columns // int(info[loops.FULL])
+    part = ceil_div(panels, ceil_div(count, plan.pieces))
     cuts = ceil_div(panels, part)
-    together = _together(points, w[0] + part * full)
-    # Few columns: the tiles are cut too, in a way that does not depend on the threads.
-    pieces = min(ceil_div(SPLIT, cuts), ceil_div(tiles, together))
-    span = ceil_div(tiles, pieces)
-    pieces = ceil_div(tiles, span)
-    rows = ceil_div(w[0], lanes) * lanes
-    scratch = points * ((rows + part * width) * together + 2 * loops.GAP) + lanes
-    info[loops.FULL], info[loops.TOGETHER] = full, together
-    info[loops.TASKS : loops.SCRATCH + 1] = pieces * cuts, cuts, span, part, scratch
-    taps = _taps(grads, m, 1, (0, 0), [(0, 0)])
-    return WeightPlan(forward, grads, w, taps, info, pieces, panels * full, scratch)
+    tiles = int(info[loops.TOGETHER] * info[loops.WIDE])
+    rows = ceil_div(plan.shape[0], lanes) * lanes
+    scratch = plan.forward.n**2 * ((rows + part * width) * tiles + 2 * loops.GAP) + lanes
+    scratch += plan.forward.source.elements + plan.grads.elements
+    tasks = plan.pieces * cuts
+    info[loops.TASKS], info[loops.CUTS], info[loops.PART] = tasks, cuts, part
+    info[loops.SCRATCH] = scratch
+    return WeightCall(info, min(count, tasks), scratch)
 
 
 def _run_weights(plan: WeightPlan, g: Array, x: Array) -> Array | None:
     """Work a plan out into a new weight; None where it isn't finite."""
     lanes, height, width = tile()
-    n, m, info = plan.forward.n, plan.forward.m, plan.info
+    n, m = plan.forward.n, plan.forward.m
+    job = plan.jobs.get(threads.count())
+    if job is None:
+        job = plan.jobs[threads.count()] = _weight_job(plan)
     (rows, channels), window = plan.shape[:2], plan.shape[2] * plan.shape[3]
     size = ceil_div(rows, height) * height * plan.columns
-    seen, grads = plan.forward.source.copied(x), plan.grads.copied(g)
+    source, grads = plan.forward.source, plan.grads
     parts = buffers.empty(plan.pieces * n * n * size, F32)
-    workers = min(threads.count(), int(info[loops.TASKS]))
-    scratch = buffers.empty(workers * plan.scratch, F32)
+    scratch = buffers.empty(job.workers * job.scratch, F32)
     loops.weight_products.get(n=n, m=m, lanes=lanes, height=height, width=width)(
-        *(seen, grads, parts, plan.forward.parts[0].taps, plan.grad_taps, info, scratch),
-        *(workers, workers, workers),
+        *(plain(x), plain(g), parts, source.places, grads.places, plan.forward.parts[0].taps),
+        *(plan.grad_taps, job.info, plan.grad_info, scratch, *(job.workers,) * 3),
     )
     to, bad = buffers.empty(plan.shape, F32), buffers.zeros(1, I64)
     loops.weight_results.get(n=n, m=m, lanes=lanes)(
         *(parts, to, plan.forward.weights, bad, plan.pieces, channels),
-        *(int(info[loops.PHASES]), size, plan.columns, window, rows),
+        *(int(job.info[loops.PHASES]), size, plan.columns, window, rows),
         threads.how_many(rows, max(1, GRAIN // (plan.columns * n * n))),
     )
     return None if buffers.wrong(bad) else to

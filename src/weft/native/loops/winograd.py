@@ -35,25 +35,23 @@ from weft.native.codegen.compiler import Ptr, array, f32, fma, i64, inline
 from weft.native.codegen.jit import kernel
 from weft.native.gemm.blocks import tile_by_columns, tile_by_rows, transpose
 
-# Tiles of a line, lines of a sample and of all; the steps of samples, lines and tiles in the
-# source, and of samples and lines in the result (for the gradient of a weight: in that of the
-# result).
+# Tiles of a line, lines of a sample and of all; the steps of lines and tiles in the copy of an
+# image; of samples and lines in the result.
 WIDE, HIGH, LINES = 0, 1, 2
-IN_Y, IN_X = 4, 5
-OUT_N, OUT_Y, OUT_X = 6, 7, 8
-SEEN_Y, SEEN_X = 9, 10  # places of the result, which may end inside of a tile
-CHANNELS, PHASES = 11, 12  # of the source
-ROWS, ROW_STEP = 13, 14  # of the result: its channels
-FULL = 15  # rows in a panel, or channels for the gradient of a weight
-# How the work is cut: tasks, pieces of panels; lines (for the gradient of a weight: tiles) and
-# panels in a piece; elements of working memory for a thread.
-TASKS, CUTS, SPAN, PART, SCRATCH = 16, 17, 18, 19, 20
-TOGETHER = 21  # lines of tiles that the gradient of a weight takes at a time
+IN_Y, IN_X = 3, 4
+OUT_N, OUT_Y = 5, 6
+SEEN_Y, SEEN_X = 7, 8  # places of the result, which may end inside of a tile
+CHANNELS, PHASES = 9, 10  # of the source
+ROWS, ROW_STEP = 11, 12  # of the result: its channels
+FULL = 13  # rows in a panel, or channels for the gradient of a weight
+# How the work is cut: tasks, pieces of panels; lines of tiles and panels in a piece; elements of
+# working memory for a thread; lines that the gradient of a weight takes at a time.
+TASKS, CUTS, SPAN, PART, SCRATCH, TOGETHER = 14, 15, 16, 17, 18, 19
 # The lines and columns of an image, and elements of its copy; the line of an image at which the
 # first line of tiles begins, how many further the next does, and how many it sees.
-HEIGHT, WIDTH, IMAGE = 22, 23, 24
-TOP, STEP, REACH = 25, 26, 27
-SIZE = 28
+HEIGHT, WIDTH, IMAGE = 20, 21, 22
+TOP, STEP, REACH = 23, 24, 25
+SIZE = 26
 
 K_BLOCK = 256  # columns that are multiplied at a time, so that panels stay in the cache
 GAP = (
@@ -277,9 +275,12 @@ def copy_pixels(
 @inline
 def copy_lines(
     x: Ptr[f32], to: Ptr[f32], places: Ptr[i64], info: Ptr[i64], spare: Ptr[f32], state: Ptr[i64],
-    sample: i64, top: i64, bottom: i64, channels: i64, lanes: i64,
+    sample: i64, top: i64, bottom: i64, channels: i64, some: i64, lanes: i64,
 ):  # fmt: skip
-    """The lines of an image that tiles are about to see, but for those that are there."""
+    """The lines of an image that tiles are about to see, but for those that are there.
+
+    Of ``channels`` the first ``some`` are copied.
+    """
     if sample != state[0]:
         state[0] = sample
         state[1] = max(top, 0)
@@ -287,7 +288,7 @@ def copy_lines(
     wide = info[WIDTH]
     size = info[HEIGHT] * wide
     image = x + sample * channels * size
-    copy_pixels(image, to, places, spare, state[1] * wide, wanted * wide, size, channels, lanes)
+    copy_pixels(image, to, places, spare, state[1] * wide, wanted * wide, size, some, lanes)
     state[1] = max(state[1], wanted)
 
 
@@ -359,7 +360,7 @@ def transformed(
         top = info[TOP] + at * info[STEP]
         copy_lines(
             x, image, places, info, spare, state, (first + line) // high, top, top + info[REACH],
-            channels, lanes,
+            channels, channels, lanes,
         )  # fmt: skip
         stop = wide if line < lines - 1 else padded - line * wide
         for t in range(stop):
@@ -560,28 +561,34 @@ def products(
                 bad[worker] = 1
 
 
+@inline
+def grad_tile(
+    g: Ptr[f32], taps: Ptr[i64], half: Ptr[f32], spare: Ptr[f32], to: Ptr[f32], step: i64, n: i64,
+    m: i64, lanes: i64,
+):  # fmt: skip
+    """The transform of a tile of the result's gradient; points are ``step`` apart."""
+    for j in range(m):
+        for i in range(m):
+            source = g + taps[m * i + j]
+            for c in range(lanes):
+                spare[i * lanes + c] = source[c]
+        result_grad_line(spare, lanes, half + j * lanes, m * lanes, n, lanes)
+    for i in range(n):
+        result_grad_line(half + m * i * lanes, lanes, to + i * n * step, step, n, lanes)
+
+
 @kernel
 def weight_products(
-    x: Ptr[f32],
-    g: Ptr[f32],
-    to: Ptr[f32],
-    taps: Ptr[i64],
-    grads: Ptr[i64],
-    info: Ptr[i64],
-    scratch: Ptr[f32],
-    workers: i64,
-    n: i64,
-    m: i64,
-    lanes: i64,
-    height: i64,
-    width: i64,
-    lo: i64,
-    hi: i64,
-):
-    # Sums over tiles, point by point. Both arrays have their channels innermost; a task does SPAN
-    # tiles and PART panels of columns, of which a phase of the stride has a whole number.
+    x: Ptr[f32], g: Ptr[f32], to: Ptr[f32], places: Ptr[i64], grad_places: Ptr[i64],
+    taps: Ptr[i64], grad_taps: Ptr[i64], info: Ptr[i64], grad_info: Ptr[i64], scratch: Ptr[f32],
+    workers: i64, n: i64, m: i64, lanes: i64, height: i64, width: i64, lo: i64, hi: i64,
+):  # fmt: skip
+    # Sums over tiles, point by point. A task does SPAN lines of tiles and PART panels of columns,
+    # of which a phase of the stride has a whole number.
     half = array(f32, n * n * lanes)
-    done = array(f32, n * n * lanes)
+    spare = array(f32, lanes * lanes)
+    state = array(i64, 2)
+    grad_state = array(i64, 2)
     rows, tasks, cuts, full = info[ROWS], info[TASKS], info[CUTS], info[FULL]
     span, part, most = info[SPAN], info[PART], info[TOGETHER]
     wide, high, channels = info[WIDE], info[HIGH], info[CHANNELS]
@@ -589,52 +596,66 @@ def weight_products(
     panels = across * info[PHASES]
     columns = panels * full
     apart = (rows + lanes - 1) // lanes * lanes
-    high_rows = (rows + height - 1) // height * height
-    size = high_rows * columns
+    blocks = (rows + height - 1) // height * height
+    size = blocks * columns
     for worker in range(lo, hi):
-        left = scratch + worker * info[SCRATCH]
-        right = left + (n * n * (most * apart + GAP) + lanes)
+        image = scratch + worker * info[SCRATCH]
+        grads = image + info[IMAGE]
+        left = grads + grad_info[IMAGE]
+        right = left + n * n * (most * wide * apart + GAP)
+        state[0] = -1
+        grad_state[0] = -1
+        for j in range(info[IMAGE] + grad_info[IMAGE]):
+            image[j] = 0.0
         for task in range(worker * tasks // workers, (worker + 1) * tasks // workers):
             p0 = task % cuts * part
             p1 = min(panels, p0 + part)
+            # Other channels of the image are not needed, unless phases take turns.
+            before = p0 * full if info[PHASES] == 1 else 0
+            some = min(channels, p1 * full) - before if info[PHASES] == 1 else channels
+            if cuts > 1:
+                state[0] = -1
             first = task // cuts * span
-            last = min(info[LINES] * wide, first + span)
+            last = min(info[LINES], first + span)
             result = to + task // cuts * n * n * size
-            for t0 in range(first, last, most):
-                length = min(most, last - t0)
+            for l0 in range(first, last, most):
+                lines = min(most, last - l0)
+                length = lines * wide
                 beside = length * apart + GAP
                 between = part * length * width + GAP
-                for t in range(length):
-                    line = (t0 + t) // wide
-                    sample, at, tx = line // high, line % high, (t0 + t) % wide
-                    place = g + (sample * info[OUT_N] + at * info[OUT_Y] + tx * info[OUT_X])
-                    for r in range(0, rows, lanes):
-                        for j in range(m):
-                            for i in range(m):
-                                source = place + (grads[m * i + j] + r)
-                                for c in range(lanes):
-                                    done[i * lanes + c] = source[c]
-                            result_grad_line(done, lanes, half + j * lanes, m * lanes, n, lanes)
-                        target = left + (t * apart + r)
-                        for i in range(n):
-                            result_grad_line(
-                                half + m * i * lanes, lanes, target + i * n * beside, beside, n,
-                                lanes,
-                            )  # fmt: skip
-                    place = x + (sample * info[IN_N] + at * info[IN_Y] + tx * info[IN_X])
-                    for p in range(p0, p1):
-                        where = taps + p // across * n * n
-                        c0 = p % across * full
-                        target = right + ((p - p0) * length + t) * width
-                        for c in range(0, min(full, channels - c0), lanes):
-                            source = place + (c0 + c)
-                            tile(source, where, half, target + c, between, n, lanes)
-                adds = 1 if t0 > first else 0
+                for line in range(lines):
+                    sample = (l0 + line) // high
+                    at = (l0 + line) % high
+                    top = info[TOP] + at * info[STEP]
+                    copy_lines(
+                        x + before * info[HEIGHT] * info[WIDTH], image + before, places, info,
+                        spare, state, sample, top, top + info[REACH], channels, some, lanes,
+                    )  # fmt: skip
+                    copy_lines(
+                        g, grads, grad_places, grad_info, spare, grad_state, sample, m * at,
+                        m * at + m, rows, rows, lanes,
+                    )  # fmt: skip
+                    for t in range(wide):
+                        source = grads + (at * grad_info[IN_Y] + t * grad_info[IN_X])
+                        target = left + (line * wide + t) * apart
+                        for r in range(0, rows, lanes):
+                            grad_tile(
+                                source + r, grad_taps, half, spare, target + r, beside, n, m, lanes
+                            )
+                        source = image + (at * info[IN_Y] + t * info[IN_X])
+                        for p in range(p0, p1):
+                            where = taps + p // across * n * n
+                            c0 = p % across * full
+                            target = right + ((p - p0) * length + line * wide + t) * width
+                            for c in range(0, min(full, channels - c0), lanes):
+                                place = source + (c0 + c)
+                                tile(place, where, half, target + c, between, n, lanes)
+                adds = 1 if l0 > first else 0
                 for point in range(n * n):
                     for p in range(p0, p1):
                         vectors = (min(full, channels - p % across * full) + lanes - 1) // lanes
                         b = right + (point * between + (p - p0) * length * width)
-                        for r in range(0, high_rows, height):
+                        for r in range(0, blocks, height):
                             a = left + (point * beside + r)
                             c = result + (point * size + r * columns + p * full)
                             tile_by_columns(
