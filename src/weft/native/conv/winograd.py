@@ -42,7 +42,8 @@ PARTIAL = 1 << 21  # elements of sums of pieces, for which it is cut into fewer
 WIDE = 16  # lanes of a vector from which tiles may have four by four results
 WINDOWS = 2  # panels of tiles that take as long as the transform of the windows
 CACHE = 1 << 17  # elements of transformed tiles that stay in a cache
-FEWEST, MOST = 32, 128  # tiles that are multiplied at a time
+FEWEST, MOST = 32, 96  # tiles that are multiplied at a time
+LONG = 128  # and summed, for a weight's gradient
 
 
 def convolution(
@@ -249,10 +250,13 @@ def _phases(size: int, window: int, by: int, padding: int) -> list[ResultPhase]:
     return found
 
 
-def _together(points: int, elements: int) -> int:
-    """How many tiles of so many elements at each point stay in a cache, in whole blocks of rows."""
+def _together(points: int, elements: int, other: int, most: int = MOST) -> int:
+    """How many tiles, of so many elements at each point, are multiplied at a time.
+
+    So many as stay in a cache, or as many as can be if the other matrix does not stay there.
+    """
     height = tile()[1]
-    count = min(max(CACHE // (points * elements), FEWEST), MOST)
+    count = min(max(CACHE // (points * elements), FEWEST), most) if other <= 2 * CACHE else most
     return ceil_div(count, height) * height
 
 
@@ -265,7 +269,7 @@ def _jobs(plan: WinogradConvolution) -> list[WinogradCall]:
     for part in plan.parts:
         info = part.info.copy()
         lines, wide = int(info[loops.LINES]), int(info[loops.WIDE])
-        most = max(1, _together(points, plan.columns) // wide)
+        most = max(1, _together(points, plan.columns, points * plan.columns * plan.rows) // wide)
         span = ceil_div(lines, ceil_div(lines, most * count) * count)
         blocks = ceil_div(lines, span)
         cuts = 1 if blocks >= count else min(panels, ceil_div(count, blocks))
@@ -273,9 +277,10 @@ def _jobs(plan: WinogradConvolution) -> list[WinogradCall]:
         cuts = ceil_div(panels, some)
         tiles = ceil_div(span * wide, height) * height
         apart = ceil_div(plan.columns, lanes) * lanes
-        scratch = points * (tiles * (apart + full) + 2 * loops.GAP) + lanes
+        group = min(some, max(1, CACHE // (points * tiles * full)))
+        scratch = points * (tiles * (apart + group * full) + (1 + group) * loops.GAP) + lanes
         scratch += plan.source.elements + plan.m * int(info[loops.SEEN_X]) * lanes
-        info[loops.FULL] = full
+        info[loops.FULL], info[loops.GROUP] = full, group
         info[loops.TASKS : loops.SCRATCH + 1] = blocks * cuts, cuts, span, some, scratch
         jobs.append(WinogradCall(part, info, min(count, blocks * cuts), scratch))
     return jobs
@@ -308,17 +313,18 @@ def _windows(plan: WinogradConvolution, w: Array) -> Array:
     """The transformed windows of every part, in panels."""
     lanes, _, width = tile()
     parts, points, full = len(plan.parts), plan.n**2, _panel(plan.rows)
-    panels, vectors = ceil_div(plan.rows, full), ceil_div(plan.rows, lanes)
-    phases = plan.weights.size // (plan.n - plan.m + 1) ** 2
+    panels, k = ceil_div(plan.rows, full), plan.n - plan.m + 1
+    phases, window = plan.weights.size // k**2, w.shape[2] * w.shape[3]
     sheet = width * plan.columns + loops.GAP
     packed = buffers.empty((parts, points * panels * sheet), F32)
     # Phases are columns of one part, or parts of their own.
     channels = plan.columns * parts // phases
     phase_to = packed.shape[1] if parts > 1 else channels * width
-    loops.windows.get(n=plan.n, m=plan.m, lanes=lanes, width=width)(
-        *(w, packed, plan.weights, plan.rows, channels, phases, plan.row_step),
-        *(plan.channel_step, phase_to, panels * sheet, sheet, full, vectors),
-        threads.how_many(vectors, max(1, GRAIN // (lanes * plan.columns * points))),
+    held = ceil_div(window, lanes) * lanes
+    loops.windows.get(window=window, held=held, n=plan.n, m=plan.m, lanes=lanes, width=width)(
+        *(w, packed, plan.weights, w.size, plan.rows, channels, phases, plan.row_step),
+        *(plan.channel_step, phase_to, panels * sheet, sheet, full, panels),
+        threads.how_many(panels, max(1, GRAIN // (full * plan.columns * points))),
     )
     return packed
 
@@ -356,9 +362,8 @@ def weight_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints, m: int) -> We
     grads = ChannelsLast(y[1], y[2:], (0, 0), (m * high, m * wide))
     full, points = _panel(x[1]), forward.n**2
     columns = ceil_div(x[1], full) * full * by * by
-    # Sums that do not stay in the cache are to pass through it as seldom as can be.
     elements = points * w[0] * columns
-    together = MOST if elements > 2 * CACHE else _together(points, w[0] + columns)
+    together = _together(points, w[0] + columns, elements, LONG)
     # The tiles are cut in a way that does not depend on the threads.
     pieces = min(SPLIT, max(1, PARTIAL // elements), ceil_div(lines * wide, together))
     span = ceil_div(lines, pieces)

@@ -51,8 +51,10 @@ TASKS, CUTS, SPAN, PART, SCRATCH, TOGETHER = 14, 15, 16, 17, 18, 19
 # first line of tiles begins, how many further the next does, and how many it sees.
 HEIGHT, WIDTH, IMAGE = 20, 21, 22
 TOP, STEP, REACH = 23, 24, 25
-SIZE = 26
+GROUP = 26  # panels that are multiplied before their products are transformed
+SIZE = 27
 
+NEAR = 8  # channels of which windows are transformed phase by phase
 K_BLOCK = 256  # columns that are multiplied at a time, so that panels stay in the cache
 GAP = (
     16  # elements between points: far apart by a power of two, they would share a set of the cache
@@ -292,58 +294,66 @@ def copy_lines(
     state[1] = max(state[1], wanted)
 
 
-@kernel(unswitched=True)
+@inline
+def windows_of(
+    w: Ptr[f32], to: Ptr[f32], start: i64, row_step: i64, size: i64, seen: i64, window: i64,
+    held: i64, lanes: i64,
+):  # fmt: skip
+    """A vector of rows for each element of a window, of which memory for ``held`` is there."""
+    if seen == lanes and start + (lanes - 1) * row_step + held <= size:
+        for e in range(0, held, lanes):
+            transpose(w + (start + e), row_step, to + e * lanes, lanes)
+    else:
+        for i in range(window * lanes):
+            to[i] = 0.0
+        for r in range(seen):
+            for e in range(window):
+                to[e * lanes + r] = w[start + r * row_step + e]
+
+
+@kernel
 def windows(
-    w: Ptr[f32],
-    to: Ptr[f32],
-    taps: Ptr[i64],
-    rows: i64,
-    channels: i64,
-    phases: i64,
-    row_step: i64,
-    channel_step: i64,
-    phase_to: i64,
-    point_to: i64,
-    panel_to: i64,
-    full: i64,
-    n: i64,
-    m: i64,
-    lanes: i64,
-    width: i64,
-    lo: i64,
-    hi: i64,
-):
+    w: Ptr[f32], to: Ptr[f32], taps: Ptr[i64], size: i64, rows: i64, channels: i64, phases: i64,
+    row_step: i64, channel_step: i64, phase_to: i64, point_to: i64, panel_to: i64, full: i64,
+    window: i64, held: i64, n: i64, m: i64, lanes: i64, width: i64, lo: i64, hi: i64,
+):  # fmt: skip
     # Transformed windows: for each point panels of `full` rows over all columns. The steps that
-    # end in `to` are those of the result; the range is that of vectors of rows.
+    # end in `to` are those of the result; the range is that of panels. Phases are done for some
+    # channels together, so that they write a few lines of the cache at a time where they lie far
+    # apart.
     k = n - m + 1
+    all = array(f32, NEAR * held * lanes)
     raw = array(f32, n * n * lanes)
     half = array(f32, n * n * lanes)
     done = array(f32, n * n * lanes)
-    for i in range(k * k * lanes):
-        raw[i] = 0.0
-    for vector in range(lo, hi):
-        first = vector * lanes
-        seen = min(lanes, rows - first)
-        if seen < lanes:
-            for i in range(k * k * lanes):
-                raw[i] = 0.0
-        place = to + (first // full * panel_to + first % full)
-        for phase in range(phases):
-            where = taps + phase * k * k
-            for c in range(channels):
-                source = w + (first * row_step + c * channel_step)
-                for t in range(k * k):
-                    tap = source + where[t]
-                    for r in range(seen):
-                        raw[t * lanes + r] = tap[r * row_step]
-                for j in range(k):
-                    window_line(raw + j * lanes, k * lanes, half + j * lanes, k * lanes, n, lanes)
-                for i in range(n):
-                    window_line(half + i * k * lanes, lanes, done + i * n * lanes, lanes, n, lanes)
-                target = place + (phase * phase_to + c * width)
-                for point in range(n * n):
-                    for r in range(lanes):
-                        target[point * point_to + r] = done[point * lanes + r]
+    for panel in range(lo, hi):
+        for c0 in range(0, channels, NEAR):
+            c1 = min(channels, c0 + NEAR)
+            for r0 in range(panel * full, min(rows, panel * full + full), lanes):
+                for c in range(c0, c1):
+                    start = r0 * row_step + c * channel_step
+                    here = all + (c - c0) * held * lanes
+                    seen = min(lanes, rows - r0)
+                    windows_of(w, here, start, row_step, size, seen, window, held, lanes)
+                for phase in range(phases):
+                    target = to + (panel * panel_to + r0 - panel * full + phase * phase_to)
+                    for c in range(c0, c1):
+                        here = all + (c - c0) * held * lanes
+                        for t in range(k * k):
+                            source = here + taps[phase * k * k + t] * lanes
+                            for r in range(lanes):
+                                raw[t * lanes + r] = source[r]
+                        for j in range(k):
+                            window_line(
+                                raw + j * lanes, k * lanes, half + j * lanes, k * lanes, n, lanes
+                            )
+                        for i in range(n):
+                            window_line(
+                                half + i * k * lanes, lanes, done + i * n * lanes, lanes, n, lanes
+                            )
+                        for point in range(n * n):
+                            for r in range(lanes):
+                                target[point * point_to + c * width + r] = done[point * lanes + r]
 
 
 @inline
@@ -375,32 +385,27 @@ def transformed(
 
 @inline
 def multiplied(
-    seen: Ptr[f32],
-    w: Ptr[f32],
-    found: Ptr[f32],
-    columns: i64,
-    apart: i64,
-    padded: i64,
-    point_step: i64,
-    full: i64,
-    vectors: i64,
-    n: i64,
-    height: i64,
-    width: i64,
-):
-    """The products of transformed tiles with a panel of transformed windows, point by point."""
+    seen: Ptr[f32], w: Ptr[f32], found: Ptr[f32], info: Ptr[i64], first: i64, last: i64,
+    columns: i64, apart: i64, padded: i64, n: i64, lanes: i64, height: i64, width: i64,
+):  # fmt: skip
+    """The products of transformed tiles with panels of transformed windows, point by point."""
+    rows, full = info[ROWS], info[FULL]
+    panels = (rows + full - 1) // full
+    sheet = columns * width + GAP
     for point in range(n * n):
         left = seen + point * (padded * apart + GAP)
-        right = w + point * point_step
-        to = found + point * (padded * full + GAP)
-        for k0 in range(0, columns, K_BLOCK):
-            length = min(K_BLOCK, columns - k0)
-            adds = 1 if k0 > 0 else 0
-            panel = right + k0 * width
-            for r in range(0, padded, height):
-                a = left + (r * apart + k0)
-                c = to + r * full
-                tile_by_rows(a, apart, panel, c, full, c, full, length, adds, vectors)
+        for panel in range(first, last):
+            vectors = (min(full, rows - panel * full) + lanes - 1) // lanes
+            right = w + (point * panels + panel) * sheet
+            to = found + ((panel - first) * n * n + point) * (padded * full + GAP)
+            for k0 in range(0, columns, K_BLOCK):
+                length = min(K_BLOCK, columns - k0)
+                adds = 1 if k0 > 0 else 0
+                b = right + k0 * width
+                for r in range(0, padded, height):
+                    a = left + (r * apart + k0)
+                    c = to + r * full
+                    tile_by_rows(a, apart, b, c, full, c, full, length, adds, vectors)
 
 
 @inline
@@ -501,13 +506,13 @@ def products(
     columns = info[CHANNELS] * info[PHASES]
     apart = (columns + lanes - 1) // lanes * lanes
     panels = (rows + full - 1) // full
-    sheet = columns * width + GAP
+    group = info[GROUP]
     most = (span * wide + height - 1) // height * height
     for worker in range(lo, hi):
         image = scratch + worker * info[SCRATCH]
         seen = image + info[IMAGE]
         found = seen + n * n * (most * apart + GAP)
-        line_of = found + n * n * (most * full + GAP)
+        line_of = found + group * n * n * (most * full + GAP)
         state[0] = -1
         for j in range(info[IMAGE]):
             image[j] = 0.0
@@ -525,15 +530,14 @@ def products(
             )  # fmt: skip
             between = padded * full + GAP
             p0 = task % cuts * part
-            for panel in range(p0, min(panels, p0 + part)):
-                r0 = panel * full
-                vectors = (min(full, rows - r0) + lanes - 1) // lanes
-                right = w + panel * sheet
+            p1 = min(panels, p0 + part)
+            for q0 in range(p0, p1, group):
+                q1 = min(p1, q0 + group)
                 multiplied(
-                    seen, right, found, columns, apart, padded, panels * sheet, full, vectors, n,
-                    height, width,
-                )  # fmt: skip
-                for r in range(r0, r0 + vectors * lanes, lanes):
+                    seen, w, found, info, q0, q1, columns, apart, padded, n, lanes, height, width
+                )
+                for r in range(q0 * full, min(rows, q1 * full), lanes):
+                    products_of = found + ((r // full - q0) * n * n * between + r % full)
                     some = min(lanes, rows - r)
                     if biased:
                         for j in range(some):
@@ -542,7 +546,7 @@ def products(
                         at = (first + line) % high
                         seen_y = min(m, info[SEEN_Y] - m * at)
                         tile_line_results(
-                            found + (line * wide * full + r - r0), between, full, added, check,
+                            products_of + line * wide * full, between, full, added, check,
                             half, done, line_of, wide, seen_y, info[SEEN_X], n, m, lanes,
                         )  # fmt: skip
                         to = y + (
