@@ -200,7 +200,9 @@ def test_the_switch() -> None:
         assert np.abs(a - b).max() <= 4e-6 * np.abs(b).max()
 
 
-def test_who_is_taken() -> None:
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_who_is_taken(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convolutions, "block", lambda: (lanes, 6, 2 * lanes))
     x, y = np.zeros((64, 64, 16, 16), "f4"), (8, 8)
 
     def taken(w: Ints, by: int = 1, x: np.ndarray = x, groups: int = 1, dilation: int = 1) -> bool:
@@ -208,7 +210,9 @@ def test_who_is_taken() -> None:
 
     assert taken((64, 64, 3, 3)) and taken((64, 64, 2, 2)) and taken((64, 64, 4, 4), 2)
     assert not taken((64, 64, 3, 3), 2) and not taken((64, 64, 1, 1)) and not taken((64, 64, 5, 5))
-    assert taken((32, 32, 3, 3)) and not taken((32, 32, 4, 4), 2)
+    assert taken((32, 32, 3, 3))
+    assert taken((64, 16, 3, 3)) == taken((32, 64, 4, 4), 2) == (lanes == 16)
+    assert not taken((64, 15, 3, 3)) and not taken((64, 31, 4, 4), 2)
     assert not taken((64, 8, 3, 3)) and not taken((64, 64, 3, 3), groups=2)
     assert not taken((64, 64, 3, 3), dilation=2) and not taken((64, 64, 3, 2))
     assert not taken((64, 64, 3, 3), x=x.astype("f8"))

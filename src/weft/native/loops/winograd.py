@@ -368,9 +368,10 @@ def transformed(
     for line in range(lines):
         at = (first + line) % high
         top = info[TOP] + at * info[STEP]
+        bottom = top + (min(lines - line, high - at) - 1) * info[STEP] + info[REACH]
         copy_lines(
-            x, image, places, info, spare, state, (first + line) // high, top, top + info[REACH],
-            channels, channels, lanes,
+            x, image, places, info, spare, state, (first + line) // high, top, bottom, channels,
+            channels, lanes,
         )  # fmt: skip
         stop = wide if line < lines - 1 else padded - line * wide
         for t in range(stop):
@@ -630,14 +631,16 @@ def weight_products(
                 for line in range(lines):
                     sample = (l0 + line) // high
                     at = (l0 + line) % high
+                    below = min(lines - line, high - at) - 1
                     top = info[TOP] + at * info[STEP]
+                    bottom = top + below * info[STEP] + info[REACH]
                     copy_lines(
                         x + before * info[HEIGHT] * info[WIDTH], image + before, places, info,
-                        spare, state, sample, top, top + info[REACH], channels, some, lanes,
+                        spare, state, sample, top, bottom, channels, some, lanes,
                     )  # fmt: skip
                     copy_lines(
                         g, grads, grad_places, grad_info, spare, grad_state, sample, m * at,
-                        m * at + m, rows, rows, lanes,
+                        m * (at + below + 1), rows, rows, lanes,
                     )  # fmt: skip
                     for t in range(wide):
                         source = grads + (at * grad_info[IN_Y] + t * grad_info[IN_X])
