@@ -200,9 +200,9 @@ def test_the_switch() -> None:
         assert np.abs(a - b).max() <= 4e-6 * np.abs(b).max()
 
 
-@pytest.mark.parametrize("lanes", [8, 16])
-def test_who_is_taken(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(convolutions, "block", lambda: (lanes, 6, 2 * lanes))
+@pytest.mark.parametrize("fused", [False, True])
+def test_who_is_taken(fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convolutions, "has_fma", lambda: fused)
     x, y = np.zeros((64, 64, 16, 16), "f4"), (8, 8)
 
     def taken(w: Ints, by: int = 1, x: np.ndarray = x, groups: int = 1, dilation: int = 1) -> bool:
@@ -211,7 +211,7 @@ def test_who_is_taken(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert taken((64, 64, 3, 3)) and taken((64, 64, 2, 2)) and taken((64, 64, 4, 4), 2)
     assert not taken((64, 64, 3, 3), 2) and not taken((64, 64, 1, 1)) and not taken((64, 64, 5, 5))
     assert taken((32, 32, 3, 3))
-    assert taken((64, 16, 3, 3)) == taken((32, 64, 4, 4), 2) == (lanes == 16)
+    assert taken((64, 16, 3, 3)) == taken((32, 64, 4, 4), 2) == fused
     assert not taken((64, 15, 3, 3)) and not taken((64, 31, 4, 4), 2)
     assert not taken((64, 8, 3, 3)) and not taken((64, 64, 3, 3), groups=2)
     assert not taken((64, 64, 3, 3), dilation=2) and not taken((64, 64, 3, 2))
@@ -224,14 +224,14 @@ def test_who_is_taken(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert winograd.weight_grad(x, x, (64, 64, 3, 3), (1, 1), (0, 0)) is None
 
 
-def test_tiles_are_larger_where_vectors_are_wide_and_there_are_many_of_them(
+def test_tiles_are_larger_with_fma_and_where_there_are_many_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    wide = {(32, 3): 4, (8, 3): 4, (4, 3): 2, (16, 2): 4, (4, 2): 2}  # places, window: results
-    for (size, window), side in wide.items():
-        monkeypatch.setattr(winograd, "block", lambda: (16, 12, 32))
+    sides = {(32, 3): 4, (8, 3): 4, (4, 3): 2, (16, 2): 4, (4, 2): 2}  # places, window: results
+    for (size, window), side in sides.items():
+        monkeypatch.setattr(winograd, "has_fma", lambda: True)
         assert winograd._side(32, (size, size), window) == side
-        monkeypatch.setattr(winograd, "block", lambda: (8, 6, 16))
+        monkeypatch.setattr(winograd, "has_fma", lambda: False)
         assert winograd._side(32, (size, size), window) == 2
 
 

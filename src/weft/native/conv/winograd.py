@@ -5,11 +5,11 @@ of images, one for each phase of the stride, seen through windows of 2x2 or 3x3 
 ``loops.winograd`` has products. A transposed convolution is one such task for each phase of its
 result.
 
-Sums and differences are taken over a tile of three or four elements each way, or with AVX-512 of
-five or six, where that is less to do. So the error of an element is measured by the largest values
-in and near its window: tests hold it below 8 eps times the sum over channels of the products of
-those. What isn't finite would spread over a tile: then the result is given up, and the caller takes
-every product. The number of threads does not change a bit of a result.
+Sums and differences are taken over a tile of three or four elements each way, or of five or six
+where that is less to do. So the error of an element is measured by the largest values in and near
+its window: tests hold it below 8 eps times the sum over channels of the products of those. What
+isn't finite would spread over a tile: then the result is given up, and the caller takes every
+product. The number of threads does not change a bit of a result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen.source import GRAIN
 from weft.native.conv.windowed import fits, takes
-from weft.native.gemm.blocks import block, tile
+from weft.native.gemm.blocks import block, has_fma, tile
 from weft.native.gemm.packed import ceil_div
 from weft.native.loops import winograd as loops
 from weft.native.memory import buffers
@@ -39,8 +39,7 @@ I64 = np.dtype(np.int64)
 PLANS = 128  # that are kept
 SPLIT = 4  # tasks wanted of a weight's gradient
 PARTIAL = 1 << 21  # elements of sums of pieces, for which it is cut into fewer
-WIDE = 16  # lanes of a vector from which tiles may have four by four results
-WINDOWS = 2  # panels of tiles that take as long as the transform of the windows
+WINDOWS = 64  # tiles that take as long as the transform of the windows
 CACHE = 1 << 17  # elements of transformed tiles that stay in a cache
 FEWEST, MOST = 32, 96  # tiles that are multiplied at a time
 LONG = 128  # and summed, for a weight's gradient
@@ -81,13 +80,12 @@ def weight_grad(g: Array, x: Array, shape: Ints, stride: Ints, padding: Ints) ->
 
 def _side(samples: int, places: Ints, k: int) -> int:
     """The side of a tile's results: four where that is less to do."""
-    lanes, _, width = block()
-    if lanes < WIDE:
+    if not has_fma():  # each of their multiplications would be a call
         return 2
 
     def work(m: int) -> int:
         tiles = samples * prod(ceil_div(size, m) for size in places)
-        return (ceil_div(tiles, width) + WINDOWS) * (k + m - 1) ** 2
+        return (tiles + WINDOWS) * (k + m - 1) ** 2
 
     return 4 if work(4) < work(2) else 2
 

@@ -23,6 +23,12 @@ def block(kind: str = "f32") -> tuple[int, int, int]:
     return lanes, 12 if size == 64 else 6, 2 * lanes
 
 
+@functools.cache
+def has_fma() -> bool:
+    """Whether an instruction multiplies and adds; where none does, ``fma`` calls a function."""
+    return bool({"+fma", "+avx512f"}.intersection(jit.engine().features.split(",")))
+
+
 def tile() -> tuple[int, int, int]:
     """The same for products of two packed float32 matrices.
 
