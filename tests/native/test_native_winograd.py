@@ -251,23 +251,36 @@ def test_last_places_left_out_or_beyond_the_windows() -> None:
 @pytest.mark.skipif(os.name != "posix", reason="pages are protected by POSIX means")
 def test_the_end_of_an_array_is_not_passed() -> None:
     size = mmap.PAGESIZE
-    pages = 9 * size
+    pages = 10 * size
     memory = np.frombuffer(mmap.mmap(-1, pages + size), np.uint8)
     end = ctypes.c_void_p(memory.ctypes.data + pages)
     protect = ctypes.CDLL(None).mprotect
     assert protect(end, size, 0) == 0
+
+    def last(seed: int, *shape: int) -> np.ndarray:
+        """Values that end where memory does."""
+        (values,) = made(seed, shape)
+        at_end = memory[pages - values.nbytes : pages].view("f4").reshape(shape)
+        at_end[...] = values
+        return at_end
+
+    window = (1, 1), (1, 1)
     try:
-        for shape in ((1, 9, 5, 7), (1, 9, 29, 31)):
-            x = memory[pages - 4 * int(np.prod(shape)) : pages].view("f4").reshape(shape)
-            x[...] = np.random.default_rng(0).standard_normal(shape)
-            (w,) = made(1, (9, 9, 3, 3))
-            window = (1, 1), (1, 1)
+        for channels, *places in ((9, 5, 7), (9, 29, 31), (17, 4, 5), (32, 3, 3)):
+            shape, square = (1, channels, *places), (channels, channels, 3, 3)
+            x, (w,) = last(0, *shape), made(1, square)
             want = reference.convolution(x, w, *window, (1, 1), 1)
             found = winograd.convolution(x, w, None, *window, None)
             assert np.allclose(found, want, atol=1e-4)
             want = reference.convolution_weight_grad(x, x, w.shape, *window, (1, 1), 1)
             found = winograd.weight_grad(x, x, w.shape, *window)
             assert np.allclose(found, want, atol=1e-3)
+            (g,) = made(2, shape)
+            w = last(1, *square)
+            want = reference.convolution(g, w, *window, (1, 1), 1)
+            assert np.allclose(winograd.convolution(g, w, None, *window, None), want, atol=1e-4)
+            want = reference.convolution_input_grad(g, w, shape, *window, (1, 1), 1)
+            assert np.allclose(winograd.transposed(g, w, None, shape, *window), want, atol=1e-4)
     finally:
         protect(end, size, mmap.PROT_READ | mmap.PROT_WRITE)
 
