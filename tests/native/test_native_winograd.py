@@ -137,6 +137,28 @@ def test_the_number_of_threads_does_not_change_a_bit(name: str) -> None:
     over_threads(lambda: winograd.weight_grad(g, x, ws, *window))
 
 
+@pytest.mark.parametrize("window", WINDOWS)
+def test_what_scratch_memory_held_does_not_matter(
+    side: int, window: Ints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size, by = window
+    x, w = made(0, (3, 21, 11, 18), (19, 21, size, size))
+    rest = (by, by), (1, 1)
+    wide = x.astype("f8"), w.astype("f8")
+    want = reference.convolution(*wide, *rest, (1, 1), 1)
+    (g,) = made(1, want.shape)
+    empty = "weft.native.memory.buffers.empty"
+    monkeypatch.setattr(empty, lambda shape, dtype: np.full(shape, np.nan, dtype))
+    found = winograd.convolution(x, w, None, *rest, None)
+    assert np.allclose(found, want, atol=1e-3)
+    found = winograd.transposed(g, w, None, x.shape, *rest)
+    want = reference.convolution_input_grad(g, wide[1], x.shape, *rest, (1, 1), 1)
+    assert np.allclose(found, want, atol=1e-3)
+    found = winograd.weight_grad(g, x, w.shape, *rest)
+    want = reference.convolution_weight_grad(g, wide[0], w.shape, *rest, (1, 1), 1)
+    assert np.allclose(found, want, atol=1e-2)
+
+
 def every_way(x: np.ndarray, w: np.ndarray, g: np.ndarray, *rest: Any) -> list[Any]:
     return [
         convolutions.convolution(x, w, None, *rest),

@@ -179,7 +179,7 @@ def forward_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints, m: int) -> W
     weights = [(i * by + a) * w[3] + j * by + b for a, b in phases for i, j in square(k)]
     plane, window = y[2] * y[3], w[2] * w[3]
     info = _info(source, y[2:], step, x[0], m)
-    info[loops.TOP], info[loops.STEP], info[loops.REACH] = -padding[0], step, n * by
+    info[loops.TOP], info[loops.STEP], info[loops.REACH] = 0, step, n * by
     info[loops.OUT_N], info[loops.OUT_Y] = y[1] * plane, y[3]
     info[loops.PHASES], info[loops.ROWS], info[loops.ROW_STEP] = len(phases), w[0], plane
     return WinogradConvolution(
@@ -195,6 +195,7 @@ def _info(source: ChannelsLast, places: Ints, step: int, samples: int, m: int) -
     info[loops.WIDE], info[loops.HIGH], info[loops.LINES] = wide, high, samples * high
     info[loops.IN_Y], info[loops.IN_X] = (step * s for s in source.steps)
     info[loops.HEIGHT], info[loops.WIDTH], info[loops.IMAGE] = *source.size, source.elements
+    info[loops.LINE], info[loops.ABOVE] = source.steps[0], source.before[0]
     info[loops.SEEN_Y], info[loops.SEEN_X] = places
     info[loops.CHANNELS] = source.channels
     return info
@@ -228,7 +229,7 @@ def backward_plan(g: Ints, w: Ints, x: Ints, by: int, padding: Ints, m: int) -> 
         taps = _taps(source, n, 1, (before[0] + down.seen, before[1] + across.seen), [(0, 0)])
         weights += [(down.tap - i * by) * size + across.tap - j * by for i, j in square(k)]
         info = _info(source, (down.count, across.count), m, x[0], m)
-        info[loops.TOP], info[loops.STEP], info[loops.REACH] = down.seen, m, n
+        info[loops.TOP], info[loops.STEP], info[loops.REACH] = before[0] + down.seen, m, n
         info[loops.OUT_N], info[loops.OUT_Y] = x[1] * plane, by * x[3]
         info[loops.PHASES], info[loops.ROWS], info[loops.ROW_STEP] = 1, w[1], plane
         parts.append(Part(taps, info, down.first * x[3] + across.first))

@@ -47,12 +47,13 @@ FULL = 13  # rows in a panel, or channels for the gradient of a weight
 # How the work is cut: tasks, pieces of panels; lines of tiles and panels in a piece; elements of
 # working memory for a thread; lines that the gradient of a weight takes at a time.
 TASKS, CUTS, SPAN, PART, SCRATCH, TOGETHER = 14, 15, 16, 17, 18, 19
-# The lines and columns of an image, and elements of its copy; the line of an image at which the
-# first line of tiles begins, how many further the next does, and how many it sees.
-HEIGHT, WIDTH, IMAGE = 20, 21, 22
-TOP, STEP, REACH = 23, 24, 25
-GROUP = 26  # panels that are multiplied before their products are transformed
-SIZE = 27
+# The lines and columns of an image; the elements of its padded copy and of a line of that, and the
+# lines above the image; the padded line at which the first line of tiles begins, how many further
+# the next does, and how many it sees.
+HEIGHT, WIDTH, IMAGE, LINE, ABOVE = 20, 21, 22, 23, 24
+TOP, STEP, REACH = 25, 26, 27
+GROUP = 28  # panels that are multiplied before their products are transformed
+SIZE = 29
 
 NEAR = 8  # channels of which windows are transformed phase by phase
 K_BLOCK = 256  # columns that are multiplied at a time, so that panels stay in the cache
@@ -277,21 +278,25 @@ def copy_pixels(
 @inline
 def copy_lines(
     x: Ptr[f32], to: Ptr[f32], places: Ptr[i64], info: Ptr[i64], spare: Ptr[f32], state: Ptr[i64],
-    sample: i64, top: i64, bottom: i64, channels: i64, some: i64, lanes: i64,
+    sample: i64, top: i64, bottom: i64, channels: i64, skipped: i64, some: i64, lanes: i64,
 ):  # fmt: skip
-    """The lines of an image that tiles are about to see, but for those that are there.
+    """The padded lines of an image that tiles are about to see, but for those that are there.
 
-    Of ``channels`` the first ``some`` are copied.
+    Of ``channels`` only ``some`` are copied. Lines that a task does not see are not touched.
     """
     if sample != state[0]:
         state[0] = sample
-        state[1] = max(top, 0)
-    wanted = min(bottom, info[HEIGHT])
-    wide = info[WIDTH]
-    size = info[HEIGHT] * wide
-    image = x + sample * channels * size
-    copy_pixels(image, to, places, spare, state[1] * wide, wanted * wide, size, some, lanes)
-    state[1] = max(state[1], wanted)
+        state[1] = top
+    if bottom > state[1]:
+        first, last, wide = state[1] - info[ABOVE], bottom - info[ABOVE], info[WIDTH]
+        line = to + state[1] * info[LINE]
+        for i in range((bottom - state[1]) * info[LINE]):
+            line[i] = 0.0
+        size = info[HEIGHT] * wide
+        image = x + (sample * channels + skipped) * size
+        p0, p1 = max(first, 0) * wide, min(last, info[HEIGHT]) * wide
+        copy_pixels(image, to + skipped, places, spare, p0, p1, size, some, lanes)
+        state[1] = bottom
 
 
 @inline
@@ -371,7 +376,7 @@ def transformed(
         bottom = top + (min(lines - line, high - at) - 1) * info[STEP] + info[REACH]
         copy_lines(
             x, image, places, info, spare, state, (first + line) // high, top, bottom, channels,
-            channels, lanes,
+            0, channels, lanes,
         )  # fmt: skip
         stop = wide if line < lines - 1 else padded - line * wide
         for t in range(stop):
@@ -515,8 +520,6 @@ def products(
         found = seen + n * n * (most * apart + GAP)
         line_of = found + group * n * n * (most * full + GAP)
         state[0] = -1
-        for j in range(info[IMAGE]):
-            image[j] = 0.0
         for j in range(lanes):
             check[j] = 0.0
             added[j] = 0.0
@@ -610,8 +613,6 @@ def weight_products(
         right = left + n * n * (most * wide * apart + GAP)
         state[0] = -1
         grad_state[0] = -1
-        for j in range(info[IMAGE] + grad_info[IMAGE]):
-            image[j] = 0.0
         for task in range(worker * tasks // workers, (worker + 1) * tasks // workers):
             p0 = task % cuts * part
             p1 = min(panels, p0 + part)
@@ -635,12 +636,12 @@ def weight_products(
                     top = info[TOP] + at * info[STEP]
                     bottom = top + below * info[STEP] + info[REACH]
                     copy_lines(
-                        x + before * info[HEIGHT] * info[WIDTH], image + before, places, info,
-                        spare, state, sample, top, bottom, channels, some, lanes,
+                        x, image, places, info, spare, state, sample, top, bottom, channels,
+                        before, some, lanes,
                     )  # fmt: skip
                     copy_lines(
                         g, grads, grad_places, grad_info, spare, grad_state, sample, m * at,
-                        m * (at + below + 1), rows, rows, lanes,
+                        m * (at + below + 1), rows, 0, rows, lanes,
                     )  # fmt: skip
                     for t in range(wide):
                         source = grads + (at * grad_info[IN_Y] + t * grad_info[IN_X])
@@ -723,8 +724,9 @@ def weight_results(
                     target = to + (row * channels + c0 + c) * window
                     for t in range(k * k):
                         target[where[t]] = done[t * lanes + c]
+                # Lanes beyond the channels hold anything.
                 for t in range(k * k):
-                    for c in range(lanes):
+                    for c in range(min(lanes, channels - c0)):
                         check[c] = check[c] + done[t * lanes + c] * 0.0
         for c in range(lanes):
             if check[c] != 0.0:
