@@ -137,6 +137,28 @@ def test_the_number_of_threads_does_not_change_a_bit(name: str) -> None:
     over_threads(lambda: winograd.weight_grad(g, x, ws, *window))
 
 
+@pytest.mark.parametrize("window", WINDOWS)
+def test_what_scratch_memory_held_does_not_matter(
+    side: int, window: Ints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size, by = window
+    x, w = made(0, (3, 21, 11, 18), (19, 21, size, size))
+    rest = (by, by), (1, 1)
+    wide = x.astype("f8"), w.astype("f8")
+    want = reference.convolution(*wide, *rest, (1, 1), 1)
+    (g,) = made(1, want.shape)
+    empty = "weft.native.memory.buffers.empty"
+    monkeypatch.setattr(empty, lambda shape, dtype: np.full(shape, np.nan, dtype))
+    found = winograd.convolution(x, w, None, *rest, None)
+    assert np.allclose(found, want, atol=1e-3)
+    found = winograd.transposed(g, w, None, x.shape, *rest)
+    want = reference.convolution_input_grad(g, wide[1], x.shape, *rest, (1, 1), 1)
+    assert np.allclose(found, want, atol=1e-3)
+    found = winograd.weight_grad(g, x, w.shape, *rest)
+    want = reference.convolution_weight_grad(g, wide[0], w.shape, *rest, (1, 1), 1)
+    assert np.allclose(found, want, atol=1e-2)
+
+
 def every_way(x: np.ndarray, w: np.ndarray, g: np.ndarray, *rest: Any) -> list[Any]:
     return [
         convolutions.convolution(x, w, None, *rest),
@@ -200,7 +222,9 @@ def test_the_switch() -> None:
         assert np.abs(a - b).max() <= 4e-6 * np.abs(b).max()
 
 
-def test_who_is_taken() -> None:
+@pytest.mark.parametrize("fused", [False, True])
+def test_who_is_taken(fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convolutions, "has_fma", lambda: fused)
     x, y = np.zeros((64, 64, 16, 16), "f4"), (8, 8)
 
     def taken(w: Ints, by: int = 1, x: np.ndarray = x, groups: int = 1, dilation: int = 1) -> bool:
@@ -208,7 +232,9 @@ def test_who_is_taken() -> None:
 
     assert taken((64, 64, 3, 3)) and taken((64, 64, 2, 2)) and taken((64, 64, 4, 4), 2)
     assert not taken((64, 64, 3, 3), 2) and not taken((64, 64, 1, 1)) and not taken((64, 64, 5, 5))
-    assert taken((32, 32, 3, 3)) and not taken((32, 32, 4, 4), 2)
+    assert taken((32, 32, 3, 3))
+    assert taken((64, 16, 3, 3)) == taken((32, 64, 4, 4), 2) == fused
+    assert not taken((64, 15, 3, 3)) and not taken((64, 31, 4, 4), 2)
     assert not taken((64, 8, 3, 3)) and not taken((64, 64, 3, 3), groups=2)
     assert not taken((64, 64, 3, 3), dilation=2) and not taken((64, 64, 3, 2))
     assert not taken((64, 64, 3, 3), x=x.astype("f8"))
@@ -220,14 +246,14 @@ def test_who_is_taken() -> None:
     assert winograd.weight_grad(x, x, (64, 64, 3, 3), (1, 1), (0, 0)) is None
 
 
-def test_tiles_are_larger_where_vectors_are_wide_and_there_are_many_of_them(
+def test_tiles_are_larger_with_fma_and_where_there_are_many_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    wide = {(32, 3): 4, (8, 3): 4, (4, 3): 2, (16, 2): 4, (4, 2): 2}  # places, window: results
-    for (size, window), side in wide.items():
-        monkeypatch.setattr(winograd, "block", lambda: (16, 12, 32))
+    sides = {(32, 3): 4, (8, 3): 4, (4, 3): 2, (16, 2): 4, (4, 2): 2}  # places, window: results
+    for (size, window), side in sides.items():
+        monkeypatch.setattr(winograd, "has_fma", lambda: True)
         assert winograd._side(32, (size, size), window) == side
-        monkeypatch.setattr(winograd, "block", lambda: (8, 6, 16))
+        monkeypatch.setattr(winograd, "has_fma", lambda: False)
         assert winograd._side(32, (size, size), window) == 2
 
 
@@ -247,23 +273,36 @@ def test_last_places_left_out_or_beyond_the_windows() -> None:
 @pytest.mark.skipif(os.name != "posix", reason="pages are protected by POSIX means")
 def test_the_end_of_an_array_is_not_passed() -> None:
     size = mmap.PAGESIZE
-    pages = 9 * size
+    pages = 10 * size
     memory = np.frombuffer(mmap.mmap(-1, pages + size), np.uint8)
     end = ctypes.c_void_p(memory.ctypes.data + pages)
     protect = ctypes.CDLL(None).mprotect
     assert protect(end, size, 0) == 0
+
+    def last(seed: int, *shape: int) -> np.ndarray:
+        """Values that end where memory does."""
+        (values,) = made(seed, shape)
+        at_end = memory[pages - values.nbytes : pages].view("f4").reshape(shape)
+        at_end[...] = values
+        return at_end
+
+    window = (1, 1), (1, 1)
     try:
-        for shape in ((1, 9, 5, 7), (1, 9, 29, 31)):
-            x = memory[pages - 4 * int(np.prod(shape)) : pages].view("f4").reshape(shape)
-            x[...] = np.random.default_rng(0).standard_normal(shape)
-            (w,) = made(1, (9, 9, 3, 3))
-            window = (1, 1), (1, 1)
+        for channels, *places in ((9, 5, 7), (9, 29, 31), (17, 4, 5), (32, 3, 3)):
+            shape, square = (1, channels, *places), (channels, channels, 3, 3)
+            x, (w,) = last(0, *shape), made(1, square)
             want = reference.convolution(x, w, *window, (1, 1), 1)
             found = winograd.convolution(x, w, None, *window, None)
             assert np.allclose(found, want, atol=1e-4)
             want = reference.convolution_weight_grad(x, x, w.shape, *window, (1, 1), 1)
             found = winograd.weight_grad(x, x, w.shape, *window)
             assert np.allclose(found, want, atol=1e-3)
+            (g,) = made(2, shape)
+            w = last(1, *square)
+            want = reference.convolution(g, w, *window, (1, 1), 1)
+            assert np.allclose(winograd.convolution(g, w, None, *window, None), want, atol=1e-4)
+            want = reference.convolution_input_grad(g, w, shape, *window, (1, 1), 1)
+            assert np.allclose(winograd.transposed(g, w, None, shape, *window), want, atol=1e-4)
     finally:
         protect(end, size, mmap.PROT_READ | mmap.PROT_WRITE)
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.native import onednn
-from weft.native.gemm.blocks import block
+from weft.native.gemm.blocks import block, has_fma
 from weft.native.once import module, once
 from weft.references.convolution import check_bias, check_fit, output_extent
 
@@ -27,8 +27,9 @@ DENSE = 32  # channels from which a weight's gradient is, for windows side by si
 BROAD = 128  # and for others
 WEIGHTS = 1 << 17  # elements of such a weight at least
 # From where on multiplying less pays: channels on both sides for windows of two and of three times
-# the stride, tiles of two by two places, and products of channels and tiles.
-MANY = {2: 64, 3: 32}
+# the stride (more where tiles stay small for lack of FMA), tiles of two by two places, and products
+# of channels and tiles.
+MANY, MANY_UNFUSED = {2: 32, 3: 16}, {2: 64, 3: 32}
 TILES = 32
 TILED = 1 << 20
 WIDE = 16  # lanes of AVX-512
@@ -158,7 +159,8 @@ def _tiled(
     """Whether a convolution is of a kind that multiplying less makes faster."""
     if len(w) != 4 or groups != 1 or x.dtype != np.float32 or not _allowed:
         return False
-    by, least = stride[0], MANY.get(w[2] // stride[0], w[1] + 1)
+    many = MANY if has_fma() else MANY_UNFUSED
+    by, least = stride[0], many.get(w[2] // stride[0], w[1] + 1)
     if stride[1] != by or w[2] != w[3] or w[2] % by or max(dilation) > 1 or min(w[:2]) < least:
         return False
     high, wide = (n // by for n in x.shape[2:]) if places is None else places

@@ -5,11 +5,11 @@ of images, one for each phase of the stride, seen through windows of 2x2 or 3x3 
 ``loops.winograd`` has products. A transposed convolution is one such task for each phase of its
 result.
 
-Sums and differences are taken over a tile of three or four elements each way, or with AVX-512 of
-five or six, where that is less to do. So the error of an element is measured by the largest values
-in and near its window: tests hold it below 8 eps times the sum over channels of the products of
-those. What isn't finite would spread over a tile: then the result is given up, and the caller takes
-every product. The number of threads does not change a bit of a result.
+Sums and differences are taken over a tile of three or four elements each way, or of five or six
+where that is less to do. So the error of an element is measured by the largest values in and near
+its window: tests hold it below 8 eps times the sum over channels of the products of those. What
+isn't finite would spread over a tile: then the result is given up, and the caller takes every
+product. The number of threads does not change a bit of a result.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from math import prod
 import numpy as np
 
 from weft.native import threads
-from weft.native.codegen.source import GRAIN, PaddedSource
+from weft.native.codegen.source import GRAIN
 from weft.native.conv.windowed import fits, takes
-from weft.native.gemm.blocks import block
+from weft.native.gemm.blocks import block, has_fma, tile
 from weft.native.gemm.packed import ceil_div
-from weft.native.loops import convolve as table
 from weft.native.loops import winograd as loops
 from weft.native.memory import buffers
 from weft.native.memory.layout import plain
@@ -39,11 +38,11 @@ I64 = np.dtype(np.int64)
 
 PLANS = 128  # that are kept
 SPLIT = 4  # tasks wanted of a weight's gradient
-TOGETHER = 16  # channels of which windows are transformed phase by phase
-COLUMNS = 128  # that such a task has at most
-WIDE = 16  # lanes of a vector from which tiles may have four by four results
-WINDOWS = 2  # panels of tiles that take as long as the transform of the windows
-CACHE = 5 << 16  # elements of a piece that stay in a cache of their own, with vectors so wide
+PARTIAL = 1 << 21  # elements of sums of pieces, for which it is cut into fewer
+WINDOWS = 64  # tiles that take as long as the transform of the windows
+CACHE = 1 << 17  # elements of transformed tiles that stay in a cache
+FEWEST, MOST = 32, 96  # tiles that are multiplied at a time
+LONG = 128  # and summed, for a weight's gradient
 
 
 def convolution(
@@ -81,15 +80,37 @@ def weight_grad(g: Array, x: Array, shape: Ints, stride: Ints, padding: Ints) ->
 
 def _side(samples: int, places: Ints, k: int) -> int:
     """The side of a tile's results: four where that is less to do."""
-    lanes, _, width = block()
-    if lanes < WIDE:
+    if not has_fma():  # each of their multiplications would be a call
         return 2
 
     def work(m: int) -> int:
         tiles = samples * prod(ceil_div(size, m) for size in places)
-        return (ceil_div(tiles, width) + WINDOWS) * (k + m - 1) ** 2
+        return (tiles + WINDOWS) * (k + m - 1) ** 2
 
     return 4 if work(4) < work(2) else 2
+
+
+@dataclass
+class ChannelsLast:
+    """How an image is copied: with its channels innermost, and with zeros around it."""
+
+    channels: int
+    size: Ints  # of an image
+    before: Ints  # zeros
+    held: Ints  # places of a copy
+    steps: Ints = field(init=False)  # of lines and of places
+
+    def __post_init__(self) -> None:
+        self.held = tuple(map(max, self.held, map(sum, zip(self.size, self.before, strict=True))))
+        self.steps = (self.held[1] * self.channels, self.channels)
+        lines, places = (np.arange(n) + b for n, b in zip(self.size, self.before, strict=True))
+        self.places = np.add.outer(lines * self.steps[0], places * self.steps[1]).ravel()
+        # With a vector beyond the end, which is read with the last channels.
+        self.elements = self.held[0] * self.steps[0] + block()[0]
+
+    def offset(self, y: int, x: int) -> int:
+        """Where a place of the padded image is, from the first."""
+        return y * self.steps[0] + x * self.steps[1]
 
 
 @dataclass
@@ -105,7 +126,7 @@ class Part:
 class WinogradConvolution:
     """A convolution of arrays of given shapes."""
 
-    source: PaddedSource
+    source: ChannelsLast
     n: int  # the side of a tile
     m: int  # and of its results
     rows: int
@@ -133,42 +154,50 @@ def square(n: int) -> Iterable[tuple[int, int]]:
     return itertools.product(range(n), range(n))
 
 
+def _panel(size: int) -> int:
+    """The rows of a panel: whole vectors, of which all panels have nearly equal numbers."""
+    lanes, _, width = tile()
+    vectors = ceil_div(size, lanes)
+    return ceil_div(vectors, ceil_div(vectors * lanes, width)) * lanes
+
+
+def _taps(source: ChannelsLast, n: int, by: int, first: Ints, phases: Iterable[Ints]) -> Array:
+    """Where a tile finds its elements, by phase."""
+    y, x = first
+    taps = [source.offset(y + i * by + a, x + j * by + b) for a, b in phases for i, j in square(n)]
+    return np.array(taps, I64)
+
+
 @functools.lru_cache(PLANS)
 def forward_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints, m: int) -> WinogradConvolution:
     """The plan of a convolution, of which a tile gives m x m results."""
     k = w[2] // by
-    n, tiles = k + m - 1, [ceil_div(size, m) for size in y[2:]]
-    every = tuple(range(m * by))
-    source = PaddedSource(
-        channels=x[1],
-        size=(1, *x[2:]),
-        before=(0, *padding),
-        stride=(1, m * by, m * by),
-        phases=((0,), every, every),
-        held=(1, tiles[0] + 1, tiles[1] + 1),
-    )
+    n, step = k + m - 1, m * by
+    held = tuple((ceil_div(size, m) - 1) * step + n * by for size in y[2:])
+    source = ChannelsLast(x[1], x[2:], padding, held)
     phases = list(square(by))
-    taps = [source.offset((0, i * by + a, j * by + b)) for a, b in phases for i, j in square(n)]
     weights = [(i * by + a) * w[3] + j * by + b for a, b in phases for i, j in square(k)]
     plane, window = y[2] * y[3], w[2] * w[3]
-    info = _info(source, y[2:], (y[1] * plane, m * y[3], m), y[0], m)
-    info[loops.PHASES], info[table.ROWS], info[table.ROW_STEP] = len(phases), w[0], plane
+    info = _info(source, y[2:], step, x[0], m)
+    info[loops.TOP], info[loops.STEP], info[loops.REACH] = 0, step, n * by
+    info[loops.OUT_N], info[loops.OUT_Y] = y[1] * plane, y[3]
+    info[loops.PHASES], info[loops.ROWS], info[loops.ROW_STEP] = len(phases), w[0], plane
     return WinogradConvolution(
         *(source, n, m, w[0], w[1] * len(phases), np.array(weights, I64)),
-        *(w[1] * window, window, 1, [Part(np.array(taps, I64), info, 0)]),
+        *(w[1] * window, window, 1, [Part(_taps(source, n, by, (0, 0), phases), info, 0)]),
     )
 
 
-def _info(source: PaddedSource, places: Ints, outs: Ints, samples: int, m: int) -> Array:
-    """What both directions say of their tiles."""
+def _info(source: ChannelsLast, places: Ints, step: int, samples: int, m: int) -> Array:
+    """What both directions say of their tiles, which are ``step`` apart in the source."""
     info = np.zeros(loops.SIZE, I64)
     high, wide = (ceil_div(size, m) for size in places)
-    info[table.WIDE : table.LONG + 1] = wide, high, 1
-    info[table.COUNT] = samples * high * wide
-    info[table.IN_N : table.IN_X + 1] = source.steps[0], 0, *source.steps[3:]
-    info[table.OUT_N : table.OUT_X + 1] = outs[0], 0, *outs[1:]
+    info[loops.WIDE], info[loops.HIGH], info[loops.LINES] = wide, high, samples * high
+    info[loops.IN_Y], info[loops.IN_X] = (step * s for s in source.steps)
+    info[loops.HEIGHT], info[loops.WIDTH], info[loops.IMAGE] = *source.size, source.elements
+    info[loops.LINE], info[loops.ABOVE] = source.steps[0], source.before[0]
     info[loops.SEEN_Y], info[loops.SEEN_X] = places
-    info[loops.CHANNELS], info[loops.CHANNEL] = source.channels, source.steps[1]
+    info[loops.CHANNELS] = source.channels
     return info
 
 
@@ -187,30 +216,23 @@ def backward_plan(g: Ints, w: Ints, x: Ints, by: int, padding: Ints, m: int) -> 
     """The plan of the transpose: a convolution of g for each phase of the result."""
     size, plane = w[2], x[2] * x[3]
     k = size // by
-    n, every = k + m - 1, tuple(range(m))
-    axes = [_phases(m, size, by, p) for m, p in zip(x[2:], padding, strict=True)]
+    n = k + m - 1
+    axes = [_phases(length, size, by, p) for length, p in zip(x[2:], padding, strict=True)]
     before = [max(0, -min(p.seen for p in axis)) for axis in axes]
     held = [
-        max(b + p.seen + n + m * ceil_div(p.count, m) for p in axis) // m
+        max(b + p.seen + (ceil_div(p.count, m) - 1) * m + n for p in axis)
         for axis, b in zip(axes, before, strict=True)
     ]
-    source = PaddedSource(
-        channels=g[1],
-        size=(1, *g[2:]),
-        before=(0, *before),
-        stride=(1, m, m),
-        phases=((0,), every, every),
-        held=(1, *held),
-    )
+    source = ChannelsLast(g[1], g[2:], tuple(before), tuple(held))
     parts, weights = [], []
     for down, across in itertools.product(*axes):
-        at = (before[0] + down.seen, before[1] + across.seen)
-        taps = [source.offset((0, at[0] + i, at[1] + j)) for i, j in square(n)]
+        taps = _taps(source, n, 1, (before[0] + down.seen, before[1] + across.seen), [(0, 0)])
         weights += [(down.tap - i * by) * size + across.tap - j * by for i, j in square(k)]
-        places, outs = (down.count, across.count), (x[1] * plane, m * by * x[3], m * by)
-        info = _info(source, places, outs, x[0], m)
-        info[loops.PHASES], info[table.ROWS], info[table.ROW_STEP] = 1, w[1], plane
-        parts.append(Part(np.array(taps, I64), info, down.first * x[3] + across.first))
+        info = _info(source, (down.count, across.count), m, x[0], m)
+        info[loops.TOP], info[loops.STEP], info[loops.REACH] = before[0] + down.seen, m, n
+        info[loops.OUT_N], info[loops.OUT_Y] = x[1] * plane, by * x[3]
+        info[loops.PHASES], info[loops.ROWS], info[loops.ROW_STEP] = 1, w[1], plane
+        parts.append(Part(taps, info, down.first * x[3] + across.first))
     window = size * size
     return WinogradConvolution(
         *(source, n, m, w[1], w[0], np.array(weights, I64)),
@@ -227,30 +249,38 @@ def _phases(size: int, window: int, by: int, padding: int) -> list[ResultPhase]:
     return found
 
 
+def _together(points: int, elements: int, other: int, most: int = MOST) -> int:
+    """How many tiles, of so many elements at each point, are multiplied at a time.
+
+    So many as stay in a cache, or as many as can be if the other matrix does not stay there.
+    """
+    height = tile()[1]
+    count = min(max(CACHE // (points * elements), FEWEST), most) if other <= 2 * CACHE else most
+    return ceil_div(count, height) * height
+
+
 def _jobs(plan: WinogradConvolution) -> list[WinogradCall]:
     """The parts, cut so that their tasks can be shared out evenly."""
-    lanes, height, width = block()
-    jobs, count = [], threads.count()
-    near = CACHE // (plan.n**2 * (plan.columns + plan.rows) * width)
-    most = min(near, loops.PANELS) if lanes >= WIDE and near else loops.PANELS
+    lanes, height, _ = tile()
+    jobs, count, points = [], threads.count(), plan.n**2
+    full = _panel(plan.rows)
+    panels = ceil_div(plan.rows, full)
     for part in plan.parts:
         info = part.info.copy()
-        panels = ceil_div(int(info[table.COUNT]), width)
-        pieces = ceil_div(panels, most * count) * count
-        span = ceil_div(panels, pieces)
-        blocks = ceil_div(panels, span)
-        cuts = 1 if blocks >= count else ceil_div(count, blocks)
-        rows = ceil_div(ceil_div(plan.rows, cuts), height) * height
-        cuts = ceil_div(plan.rows, rows)
-        scratch = plan.n**2 * span * ((plan.columns + rows) * width + loops.GAP)
-        info[table.TASKS : table.SCRATCH + 1] = (
-            blocks * cuts,
-            blocks,
-            cuts,
-            span * width,
-            rows,
-            scratch,
-        )
+        lines, wide = int(info[loops.LINES]), int(info[loops.WIDE])
+        most = max(1, _together(points, plan.columns, points * plan.columns * plan.rows) // wide)
+        span = ceil_div(lines, ceil_div(lines, most * count) * count)
+        blocks = ceil_div(lines, span)
+        cuts = 1 if blocks >= count else min(panels, ceil_div(count, blocks))
+        some = ceil_div(panels, cuts)
+        cuts = ceil_div(panels, some)
+        tiles = ceil_div(span * wide, height) * height
+        apart = ceil_div(plan.columns, lanes) * lanes
+        group = min(some, max(1, CACHE // (points * tiles * full)))
+        scratch = points * (tiles * (apart + group * full) + (1 + group) * loops.GAP) + lanes
+        scratch += plan.source.elements + plan.m * int(info[loops.SEEN_X]) * lanes
+        info[loops.FULL], info[loops.GROUP] = full, group
+        info[loops.TASKS : loops.SCRATCH + 1] = blocks * cuts, cuts, span, some, scratch
         jobs.append(WinogradCall(part, info, min(count, blocks * cuts), scratch))
     return jobs
 
@@ -259,52 +289,43 @@ def _run(
     plan: WinogradConvolution, x: Array, w: Array, bias: Array | None, shape: Ints
 ) -> Array | None:
     """Work a plan out into a new array; None where it isn't finite."""
-    _, height, width = block()
+    lanes, height, width = tile()
     jobs = plan.jobs.get(threads.count())
     if jobs is None:
         jobs = plan.jobs[threads.count()] = _jobs(plan)
-    seen, windows = plan.source.copied(x, 2 * width), _windows(plan, plain(w))
+    image, windows = plain(x), _windows(plan, plain(w))
     y, bad = buffers.empty(shape, F32), buffers.zeros(threads.count(), I64)
     results, added = y.reshape(-1), y if bias is None else plain(bias)
     code = loops.products.get(
-        n=plan.n,
-        m=plan.m,
-        biased=int(bias is not None),
-        by=plan.by,
-        height=height,
-        width=width,
+        n=plan.n, m=plan.m, by=plan.by, lanes=lanes, height=height, width=width
     )
     for job, packed in zip(jobs, windows, strict=True):
         scratch = buffers.empty(job.scratch * job.workers, F32)
         code(
-            *(seen, packed, added, results[job.part.start :], job.part.taps, job.info),
-            *(scratch, bad, job.workers, job.workers, job.workers),
+            *(image, packed, added, results[job.part.start :], plan.source.places, job.part.taps),
+            *(job.info, scratch, bad, job.workers, int(bias is not None), job.workers, job.workers),
         )
     return None if buffers.wrong(bad) else y
 
 
 def _windows(plan: WinogradConvolution, w: Array) -> Array:
     """The transformed windows of every part, in panels."""
-    _, height, _ = block()
-    sheets, parts = ceil_div(plan.rows, height), len(plan.parts)
-    phases = plan.weights.size // (plan.n - plan.m + 1) ** 2
-    sheet = height * plan.columns + loops.GAP
-    packed = buffers.empty((parts, plan.n**2 * sheets * sheet), F32)
+    lanes, _, width = tile()
+    parts, points, full = len(plan.parts), plan.n**2, _panel(plan.rows)
+    panels, k = ceil_div(plan.rows, full), plan.n - plan.m + 1
+    phases, window = plan.weights.size // k**2, w.shape[2] * w.shape[3]
+    sheet = width * plan.columns + loops.GAP
+    packed = buffers.empty((parts, points * panels * sheet), F32)
     # Phases are columns of one part, or parts of their own.
-    steps = (height, phases * height) if parts == 1 else (packed.shape[1], height)
-    together = 1 if parts == 1 else TOGETHER
-    loops.windows.get(n=plan.n, m=plan.m, height=height, lanes=_lanes())(
-        *(w, packed, plan.weights, plan.rows, plan.columns * parts // phases, phases),
-        *(plan.row_step, plan.channel_step, *steps, sheet, together, sheets),
-        threads.how_many(sheets, max(1, GRAIN // (height * plan.columns * plan.n**2))),
+    channels = plan.columns * parts // phases
+    phase_to = packed.shape[1] if parts > 1 else channels * width
+    held = ceil_div(window, lanes) * lanes
+    loops.windows.get(window=window, held=held, n=plan.n, m=plan.m, lanes=lanes, width=width)(
+        *(w, packed, plan.weights, w.size, plan.rows, channels, phases, plan.row_step),
+        *(plan.channel_step, phase_to, panels * sheet, sheet, full, panels),
+        threads.how_many(panels, max(1, GRAIN // (full * plan.columns * points))),
     )
     return packed
-
-
-def _lanes() -> int:
-    """Whole vectors that hold a panel's rows."""
-    lanes, height, _ = block()
-    return ceil_div(height, lanes) * lanes
 
 
 @dataclass
@@ -312,70 +333,82 @@ class WeightPlan:
     """The gradient of a weight for arrays of given shapes."""
 
     forward: WinogradConvolution
-    grads: PaddedSource
+    grads: ChannelsLast
     shape: Ints
-    taps: Array
     grad_taps: Array
     info: Array
+    grad_info: Array
     pieces: int
     columns: int
+    jobs: dict[int, WeightCall] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightCall:
+    """A weight's gradient, cut into tasks for a number of threads."""
+
+    info: Array
+    workers: int
     scratch: int
 
 
 @functools.lru_cache(PLANS)
 def weight_plan(x: Ints, w: Ints, y: Ints, by: int, padding: Ints, m: int) -> WeightPlan:
     """The plan of a weight's gradient: tiles of both arrays, with the channels innermost."""
-    _, height, width = block()
-    forward, every = forward_plan(x, w, y, by, padding, m), tuple(range(m))
+    forward = forward_plan(x, w, y, by, padding, m)
     info = forward.parts[0].info.copy()
-    tiles, high, wide = (int(info[i]) for i in (table.COUNT, table.HIGH, table.WIDE))
-    grads = PaddedSource(
-        channels=y[1],
-        size=(1, *y[2:]),
-        before=(0, 0, 0),
-        stride=(1, m, m),
-        phases=((0,), every, every),
-        held=(1, high, wide),
-    )
-    grad_taps = np.array([grads.offset((0, i, j)) for i, j in square(m)], I64)
-    info[table.IN_Y : table.IN_X + 1] *= x[1]
-    info[table.OUT_N] = grads.steps[0]
-    info[table.OUT_Y], info[table.OUT_X] = (step * y[1] for step in grads.steps[3:])
-    panels = ceil_div(x[1], width) * by * by
-    part = min(panels, COLUMNS // width)
+    lines, high, wide = (int(info[i]) for i in (loops.LINES, loops.HIGH, loops.WIDE))
+    grads = ChannelsLast(y[1], y[2:], (0, 0), (m * high, m * wide))
+    full, points = _panel(x[1]), forward.n**2
+    columns = ceil_div(x[1], full) * full * by * by
+    elements = points * w[0] * columns
+    together = _together(points, w[0] + columns, elements, LONG)
+    # The tiles are cut in a way that does not depend on the threads.
+    pieces = min(SPLIT, max(1, PARTIAL // elements), ceil_div(lines * wide, together))
+    span = ceil_div(lines, pieces)
+    together = ceil_div(span, ceil_div(span, max(1, together // wide)))
+    info[loops.FULL], info[loops.SPAN], info[loops.TOGETHER] = full, span, together
+    taps, grad_info = _taps(grads, m, 1, (0, 0), [(0, 0)]), _info(grads, y[2:], m, y[0], m)
+    return WeightPlan(forward, grads, w, taps, info, grad_info, ceil_div(lines, span), columns)
+
+
+def _weight_job(plan: WeightPlan) -> WeightCall:
+    """The tasks of a weight's gradient: pieces, and where these are too few, parts of columns."""
+    lanes, _, width = tile()
+    info, count = plan.info.copy(), threads.count()
+    panels = plan.columns // int(info[loops.FULL])
+    part = ceil_div(panels, ceil_div(count, plan.pieces))
     cuts = ceil_div(panels, part)
-    # Few columns: the tiles are cut too, in a way that does not depend on the threads.
-    pieces = min(ceil_div(SPLIT, cuts), ceil_div(tiles, loops.TOGETHER))
-    span = ceil_div(tiles, pieces)
-    pieces = ceil_div(tiles, span)
-    rows = ceil_div(w[0], height) * height
-    scratch = forward.n**2 * ((rows + part * width) * loops.TOGETHER + 2 * loops.GAP)
-    info[table.TASKS : table.SCRATCH + 1] = (pieces * cuts, pieces, cuts, span, part, scratch)
-    return WeightPlan(
-        *(forward, grads, w, forward.parts[0].taps * x[1], grad_taps * y[1]),
-        *(info, pieces, panels * width, scratch),
-    )
+    tiles = int(info[loops.TOGETHER] * info[loops.WIDE])
+    rows = ceil_div(plan.shape[0], lanes) * lanes
+    scratch = plan.forward.n**2 * ((rows + part * width) * tiles + 2 * loops.GAP) + lanes
+    scratch += plan.forward.source.elements + plan.grads.elements
+    tasks = plan.pieces * cuts
+    info[loops.TASKS], info[loops.CUTS], info[loops.PART] = tasks, cuts, part
+    info[loops.SCRATCH] = scratch
+    return WeightCall(info, min(count, tasks), scratch)
 
 
 def _run_weights(plan: WeightPlan, g: Array, x: Array) -> Array | None:
     """Work a plan out into a new weight; None where it isn't finite."""
-    _, height, width = block()
-    n, m, info = plan.forward.n, plan.forward.m, plan.info
+    lanes, height, width = tile()
+    n, m = plan.forward.n, plan.forward.m
+    job = plan.jobs.get(threads.count())
+    if job is None:
+        job = plan.jobs[threads.count()] = _weight_job(plan)
     (rows, channels), window = plan.shape[:2], plan.shape[2] * plan.shape[3]
     size = ceil_div(rows, height) * height * plan.columns
-    seen = plan.forward.source.copied(x, 2 * width, last=True)
-    grads = plan.grads.copied(g, 2 * width, last=True)
+    source, grads = plan.forward.source, plan.grads
     parts = buffers.empty(plan.pieces * n * n * size, F32)
-    workers = min(threads.count(), int(info[table.TASKS]))
-    scratch = buffers.empty(workers * plan.scratch, F32)
-    loops.weight_products.get(n=n, m=m, height=height, lanes=_lanes(), width=width)(
-        *(seen, grads, parts, plan.taps, plan.grad_taps, info, scratch),
-        *(workers, workers, workers),
+    scratch = buffers.empty(job.workers * job.scratch, F32)
+    loops.weight_products.get(n=n, m=m, lanes=lanes, height=height, width=width)(
+        *(plain(x), plain(g), parts, source.places, grads.places, plan.forward.parts[0].taps),
+        *(plan.grad_taps, job.info, plan.grad_info, scratch, *(job.workers,) * 3),
     )
     to, bad = buffers.empty(plan.shape, F32), buffers.zeros(1, I64)
-    loops.weight_results.get(n=n, m=m, width=width)(
+    loops.weight_results.get(n=n, m=m, lanes=lanes)(
         *(parts, to, plan.forward.weights, bad, plan.pieces, channels),
-        *(int(info[loops.PHASES]), size, plan.columns, window, rows),
+        *(int(job.info[loops.PHASES]), size, plan.columns, window, rows),
         threads.how_many(rows, max(1, GRAIN // (plan.columns * n * n))),
     )
     return None if buffers.wrong(bad) else to

@@ -23,6 +23,12 @@ def block(kind: str = "f32") -> tuple[int, int, int]:
     return lanes, 12 if size == 64 else 6, 2 * lanes
 
 
+@functools.cache
+def has_fma() -> bool:
+    """Whether an instruction multiplies and adds; where none does, ``fma`` calls a function."""
+    return bool({"+fma", "+avx512f"}.intersection(jit.engine().features.split(",")))
+
+
 def tile() -> tuple[int, int, int]:
     """The same for products of two packed float32 matrices.
 
@@ -248,7 +254,7 @@ def _by_columns(name: str) -> str:
     return f"{made.declared()}\n{made.write(name, f'ptr noalias %a, i64 %apart, {_SUMMED}')}"
 
 
-def _tile(name: str, across: int | str, along: int) -> str:
+def _tile(name: str, across: int | str, along: int | str) -> str:
     """``c = o + a @ b`` for a tile: so many ``vectors`` of a panel's columns, all or fewer."""
     lanes, height, width = tile()
     given = f"ptr noalias %a, i64 %apart, {_SUMMED}"
@@ -336,9 +342,10 @@ _SUMS = ("ptr", "ptr", "i64", "ptr", "i64", "i64", "i64")
 micro = Assembly("micro", _PANELS, lambda: _micro("micro", "f32"))
 micro64 = Assembly("micro64", _PANELS, lambda: _micro("micro64", "f64"))
 by_columns = Assembly("by_columns", ("ptr", "i64", *_SUMS), lambda: _by_columns("by_columns"))
-# A tile whose rows of a are in one piece, ``apart``, and one for a in panels.
+# Tiles by how a is read: rows in one piece, ``apart``; panels; columns in one piece, ``apart``.
 _TILE = ("ptr", "i64", *_SUMS, "i64")
 tile_by_rows = Assembly("tile_by_rows", _TILE, lambda: _tile("tile_by_rows", "%apart", 1))
 tile_by_panels = Assembly("tile_by_panels", _TILE, lambda: _tile("tile_by_panels", 1, tile()[1]))
+tile_by_columns = Assembly("tile_by_columns", _TILE, lambda: _tile("tile_by_columns", 1, "%apart"))
 transpose = Assembly("transpose", ("ptr", "i64", "ptr", "i64"), lambda: _transpose("transpose"))
 take = Assembly("take", ("ptr", "ptr"), _take)

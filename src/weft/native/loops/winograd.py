@@ -22,46 +22,44 @@ these were measured to round least. Errors are three times and twice those of m 
 
 The gradient of the weight comes from the same products, with each transform turned around.
 
-A column is what a tile is multiplied with in one product: a channel, in one phase of the stride.
-Sizes and steps come in a table of integers, as those of ``loops.convolve`` do.
+Images are copied with their channels innermost first, so that a transform is arithmetic on whole
+vectors of channels. A column is what a tile is multiplied with in one product: a channel, in one
+phase of the stride. Tiles are the rows of the left matrix of each product, and are transformed,
+multiplied and transformed back piece by piece, in a cache. Results are transposed as they are
+written. Sizes and steps come in a table of integers, in the order of the names below.
 """
 
 from __future__ import annotations
 
 from weft.native.codegen.compiler import Ptr, array, f32, fma, i64, inline
 from weft.native.codegen.jit import kernel
-from weft.native.gemm.blocks import micro
-from weft.native.loops import convolve
-from weft.native.loops.convolve import (
-    COUNT,
-    CUTS,
-    HIGH,
-    OUT_Y,
-    PART,
-    ROW_STEP,
-    ROWS,
-    SCRATCH,
-    SPAN,
-    TASKS,
-    WIDE,
-    walk,
-)
+from weft.native.gemm.blocks import tile_by_columns, tile_by_rows, transpose
 
-# Places are tiles here, CUTS and PART pieces of rows, or of columns for the gradient of a weight.
-# Behind the table of a convolution stand: places of the result, which may end inside of a tile;
-# channels and their step in the source; phases of the stride.
-SEEN_Y, SEEN_X = convolve.SIZE, convolve.SIZE + 1
-CHANNELS, CHANNEL, PHASES = convolve.SIZE + 2, convolve.SIZE + 3, convolve.SIZE + 4
-SIZE = convolve.SIZE + 5
+# Tiles of a line, lines of a sample and of all; the steps of lines and tiles in the copy of an
+# image; of samples and lines in the result.
+WIDE, HIGH, LINES = 0, 1, 2
+IN_Y, IN_X = 3, 4
+OUT_N, OUT_Y = 5, 6
+SEEN_Y, SEEN_X = 7, 8  # places of the result, which may end inside of a tile
+CHANNELS, PHASES = 9, 10  # of the source
+ROWS, ROW_STEP = 11, 12  # of the result: its channels
+FULL = 13  # rows in a panel, or channels for the gradient of a weight
+# How the work is cut: tasks, pieces of panels; lines of tiles and panels in a piece; elements of
+# working memory for a thread; lines that the gradient of a weight takes at a time.
+TASKS, CUTS, SPAN, PART, SCRATCH, TOGETHER = 14, 15, 16, 17, 18, 19
+# The lines and columns of an image; the elements of its padded copy and of a line of that, and the
+# lines above the image; the padded line at which the first line of tiles begins, how many further
+# the next does, and how many it sees.
+HEIGHT, WIDTH, IMAGE, LINE, ABOVE = 20, 21, 22, 23, 24
+TOP, STEP, REACH = 25, 26, 27
+GROUP = 28  # panels that are multiplied before their products are transformed
+SIZE = 29
 
+NEAR = 8  # channels of which windows are transformed phase by phase
 K_BLOCK = 256  # columns that are multiplied at a time, so that panels stay in the cache
-STRIP = 72  # rows that stay in the cache while panels pass by
-PANELS = 4  # of tiles in a piece at most
-SHORT = 8  # tiles up to which lines of them are gathered by shorter vectors
 GAP = (
     16  # elements between points: far apart by a power of two, they would share a set of the cache
 )
-TOGETHER = 128  # tiles that the gradient of a weight takes at a time
 
 # The points of n = 6, their squares and cubes, and what windows are multiplied by at them and at 0.
 A, B = 0.625, 1.5
@@ -254,232 +252,227 @@ def window_grad_line(p: Ptr[f32], step: i64, to: Ptr[f32], apart: i64, n: i64, l
             to[2 * apart + j] = both + p[3 * step + j]
 
 
-@kernel(unswitched=True)
-def windows(
-    w: Ptr[f32],
-    to: Ptr[f32],
-    taps: Ptr[i64],
-    rows: i64,
-    channels: i64,
-    phases: i64,
-    row_step: i64,
-    channel_step: i64,
-    phase_to: i64,
-    channel_to: i64,
-    sheet_to: i64,
-    together: i64,
-    n: i64,
-    m: i64,
-    height: i64,
-    lanes: i64,
-    lo: i64,
-    hi: i64,
-):
-    # Transformed windows: for each point panels of `height` rows over all columns. The steps that
-    # end in `to` are those of the result. Phases are done for some channels together, so that they
-    # write a few lines of the cache at a time where they lie far apart.
-    k = n - m + 1
-    raw = array(f32, n * n * lanes)
-    half = array(f32, n * n * lanes)
-    done = array(f32, n * n * lanes)
-    sheets = (rows + height - 1) // height
-    for i in range(k * k * lanes):
-        raw[i] = 0.0
-    for sheet in range(lo, hi):
-        first = sheet * height
-        seen = min(height, rows - first)
-        if seen < height:
-            for i in range(k * k * lanes):
-                raw[i] = 0.0
-        for c0 in range(0, channels, together):
-            for phase in range(phases):
-                where = taps + phase * k * k
-                for c in range(c0, min(channels, c0 + together)):
-                    source = w + (first * row_step + c * channel_step)
-                    if seen == height:
-                        for r in range(height):
-                            for t in range(k * k):
-                                raw[t * lanes + r] = source[r * row_step + where[t]]
-                    else:
-                        for r in range(seen):
-                            for t in range(k * k):
-                                raw[t * lanes + r] = source[r * row_step + where[t]]
-                    for j in range(k):
-                        window_line(
-                            raw + j * lanes, k * lanes, half + j * lanes, k * lanes, n, lanes
-                        )
-                    for i in range(n):
-                        window_line(
-                            half + i * k * lanes, lanes, done + i * n * lanes, lanes, n, lanes
-                        )
-                    place = to + (phase * phase_to + c * channel_to)
-                    for point in range(n * n):
-                        target = place + (point * sheets + sheet) * sheet_to
-                        for r in range(height):
-                            target[r] = done[point * lanes + r]
+@inline
+def copy_pixels(
+    x: Ptr[f32], to: Ptr[f32], places: Ptr[i64], spare: Ptr[f32], first: i64, last: i64, size: i64,
+    channels: i64, lanes: i64,
+):  # fmt: skip
+    """Some pixels of an image with their channels innermost; ``places`` says where each goes."""
+    if channels >= lanes and size >= lanes:
+        # The last vectors overlap those before.
+        for c in range(0, channels, lanes):
+            c0 = min(c, channels - lanes)
+            for p in range(first, last, lanes):
+                p0 = max(min(p, last - lanes), 0)
+                transpose(x + (c0 * size + p0), size, spare, lanes)
+                for i in range(lanes):
+                    target = to + (places[p0 + i] + c0)
+                    for j in range(lanes):
+                        target[j] = spare[i * lanes + j]
+    else:
+        for p in range(first, last):
+            for c in range(channels):
+                to[places[p] + c] = x[c * size + p]
 
 
 @inline
-def gather(
-    x: Ptr[f32],
-    to: Ptr[f32],
-    taps: Ptr[i64],
-    ins: Ptr[i64],
-    count: i64,
-    starts: Ptr[i64],
-    stretches: i64,
-    wide: i64,
-    n: i64,
-    width: i64,
-):
-    # One channel of a panel of tiles: what each tile has at its n*n places. Stretches of
-    # neighbours are copied as whole vectors: what is too much is overwritten by the next one.
-    for t in range(n * n):
-        line = x + taps[t]
-        place = to + t * width
-        if stretches == 0:
-            for j in range(width):
-                place[j] = 0.0
-            for j in range(count):
-                place[j] = line[ins[j]]
-        elif wide <= SHORT:
-            for s in range(stretches):
-                j0 = starts[s]
-                from_ = line + ins[j0]
-                for j in range(SHORT):
-                    place[j0 + j] = from_[j]
-        else:
-            for s in range(stretches):
-                j0 = starts[s]
-                from_ = line + ins[j0]
-                for j in range(width):
-                    place[j0 + j] = from_[j]
+def copy_lines(
+    x: Ptr[f32], to: Ptr[f32], places: Ptr[i64], info: Ptr[i64], spare: Ptr[f32], state: Ptr[i64],
+    sample: i64, top: i64, bottom: i64, channels: i64, skipped: i64, some: i64, lanes: i64,
+):  # fmt: skip
+    """The padded lines of an image that tiles are about to see, but for those that are there.
+
+    Of ``channels`` only ``some`` are copied. Lines that a task does not see are not touched.
+    """
+    if sample != state[0]:
+        state[0] = sample
+        state[1] = top
+    if bottom > state[1]:
+        first, last, wide = state[1] - info[ABOVE], bottom - info[ABOVE], info[WIDTH]
+        line = to + state[1] * info[LINE]
+        for i in range((bottom - state[1]) * info[LINE]):
+            line[i] = 0.0
+        size = info[HEIGHT] * wide
+        image = x + (sample * channels + skipped) * size
+        p0, p1 = max(first, 0) * wide, min(last, info[HEIGHT]) * wide
+        copy_pixels(image, to + skipped, places, spare, p0, p1, size, some, lanes)
+        state[1] = bottom
+
+
+@inline
+def windows_of(
+    w: Ptr[f32], to: Ptr[f32], start: i64, row_step: i64, size: i64, seen: i64, window: i64,
+    held: i64, lanes: i64,
+):  # fmt: skip
+    """A vector of rows for each element of a window, of which memory for ``held`` is there."""
+    if seen == lanes and start + (lanes - 1) * row_step + held <= size:
+        for e in range(0, held, lanes):
+            transpose(w + (start + e), row_step, to + e * lanes, lanes)
+    else:
+        for i in range(window * lanes):
+            to[i] = 0.0
+        for r in range(seen):
+            for e in range(window):
+                to[e * lanes + r] = w[start + r * row_step + e]
+
+
+@kernel
+def windows(
+    w: Ptr[f32], to: Ptr[f32], taps: Ptr[i64], size: i64, rows: i64, channels: i64, phases: i64,
+    row_step: i64, channel_step: i64, phase_to: i64, point_to: i64, panel_to: i64, full: i64,
+    window: i64, held: i64, n: i64, m: i64, lanes: i64, width: i64, lo: i64, hi: i64,
+):  # fmt: skip
+    # Transformed windows: for each point panels of `full` rows over all columns. The steps that
+    # end in `to` are those of the result; the range is that of panels. Phases are done for some
+    # channels together, so that they write a few lines of the cache at a time where they lie far
+    # apart.
+    k = n - m + 1
+    all = array(f32, NEAR * held * lanes)
+    raw = array(f32, n * n * lanes)
+    half = array(f32, n * n * lanes)
+    done = array(f32, n * n * lanes)
+    for panel in range(lo, hi):
+        for c0 in range(0, channels, NEAR):
+            c1 = min(channels, c0 + NEAR)
+            for r0 in range(panel * full, min(rows, panel * full + full), lanes):
+                for c in range(c0, c1):
+                    start = r0 * row_step + c * channel_step
+                    here = all + (c - c0) * held * lanes
+                    seen = min(lanes, rows - r0)
+                    windows_of(w, here, start, row_step, size, seen, window, held, lanes)
+                for phase in range(phases):
+                    target = to + (panel * panel_to + r0 - panel * full + phase * phase_to)
+                    for c in range(c0, c1):
+                        here = all + (c - c0) * held * lanes
+                        for t in range(k * k):
+                            source = here + taps[phase * k * k + t] * lanes
+                            for r in range(lanes):
+                                raw[t * lanes + r] = source[r]
+                        for j in range(k):
+                            window_line(
+                                raw + j * lanes, k * lanes, half + j * lanes, k * lanes, n, lanes
+                            )
+                        for i in range(n):
+                            window_line(
+                                half + i * k * lanes, lanes, done + i * n * lanes, lanes, n, lanes
+                            )
+                        for point in range(n * n):
+                            for r in range(lanes):
+                                target[point * point_to + c * width + r] = done[point * lanes + r]
 
 
 @inline
 def transformed(
-    x: Ptr[f32],
-    seen: Ptr[f32],
-    taps: Ptr[i64],
-    gathered: Ptr[i64],
-    ins: Ptr[i64],
-    starts: Ptr[i64],
-    raw: Ptr[f32],
-    half: Ptr[f32],
-    channels: i64,
-    phases: i64,
-    channel: i64,
-    wide: i64,
-    first: i64,
-    count: i64,
-    n: i64,
-    width: i64,
-):
-    """The transforms of some tiles, a panel for each ``width`` of them."""
-    columns = channels * phases
-    step = columns * width + GAP
-    for p in range((count + width - 1) // width):
-        here = ins + p * width
-        some = min(width, count - p * width)
-        stretches = 0
-        j = 0
-        while j < width and some == width:
-            starts[stretches] = j
-            stretches += 1
-            j += wide - (first + p * width + j) % wide
-        for c in range(channels):
-            source = x + c * channel
-            for phase in range(phases):
-                where = taps + phase * n * n
-                target = seen + (p * n * n * step + (c * phases + phase) * width)
-                if stretches == 1:
-                    tile(source + here[0], where, half, target, step, n, width)
-                else:
-                    gather(source, raw, where, here, some, starts, stretches, wide, n, width)
-                    tile(raw, gathered, half, target, step, n, width)
+    x: Ptr[f32], image: Ptr[f32], seen: Ptr[f32], places: Ptr[i64], taps: Ptr[i64], info: Ptr[i64],
+    half: Ptr[f32], spare: Ptr[f32], state: Ptr[i64], first: i64, lines: i64, padded: i64,
+    apart: i64, n: i64, lanes: i64,
+):  # fmt: skip
+    """The transforms of lines of tiles as rows; the last tile stands for those that are missing."""
+    wide, high, channels = info[WIDE], info[HIGH], info[CHANNELS]
+    between = padded * apart + GAP
+    for line in range(lines):
+        at = (first + line) % high
+        top = info[TOP] + at * info[STEP]
+        bottom = top + (min(lines - line, high - at) - 1) * info[STEP] + info[REACH]
+        copy_lines(
+            x, image, places, info, spare, state, (first + line) // high, top, bottom, channels,
+            0, channels, lanes,
+        )  # fmt: skip
+        stop = wide if line < lines - 1 else padded - line * wide
+        for t in range(stop):
+            source = image + (at * info[IN_Y] + min(t, wide - 1) * info[IN_X])
+            row = seen + (line * wide + t) * apart
+            for phase in range(info[PHASES]):
+                # What is beyond the channels is overwritten by the next phase, or not read.
+                for c in range(0, channels, lanes):
+                    target = row + (phase * channels + c)
+                    tile(source + c, taps + phase * n * n, half, target, between, n, lanes)
 
 
 @inline
 def multiplied(
-    w: Ptr[f32],
-    seen: Ptr[f32],
-    found: Ptr[f32],
-    columns: i64,
-    sheets: i64,
-    panels: i64,
-    part: i64,
-    r0: i64,
-    r1: i64,
-    n: i64,
-    height: i64,
-    width: i64,
-):
-    """The products of rows of transformed weights with transformed tiles, point by point."""
-    step = columns * width + GAP
-    sheet = columns * height + GAP
+    seen: Ptr[f32], w: Ptr[f32], found: Ptr[f32], info: Ptr[i64], first: i64, last: i64,
+    columns: i64, apart: i64, padded: i64, n: i64, lanes: i64, height: i64, width: i64,
+):  # fmt: skip
+    """The products of transformed tiles with panels of transformed windows, point by point."""
+    rows, full = info[ROWS], info[FULL]
+    panels = (rows + full - 1) // full
+    sheet = columns * width + GAP
     for point in range(n * n):
-        for k0 in range(0, columns, K_BLOCK):
-            length = min(K_BLOCK, columns - k0)
-            adds = 1 if k0 > 0 else 0
-            for s0 in range(r0, r1, STRIP):
-                s1 = min(r1, s0 + STRIP)
-                for p in range(panels):
-                    b = seen + ((p * n * n + point) * step + k0 * width)
-                    c = found + ((point * panels + p) * part - r0) * width
-                    for r in range(s0, s1, height):
-                        a = w + ((point * sheets + r // height) * sheet + k0 * height)
-                        micro(a, b, c + r * width, width, length, adds)
+        left = seen + point * (padded * apart + GAP)
+        for panel in range(first, last):
+            vectors = (min(full, rows - panel * full) + lanes - 1) // lanes
+            right = w + (point * panels + panel) * sheet
+            to = found + ((panel - first) * n * n + point) * (padded * full + GAP)
+            for k0 in range(0, columns, K_BLOCK):
+                length = min(K_BLOCK, columns - k0)
+                adds = 1 if k0 > 0 else 0
+                b = right + k0 * width
+                for r in range(0, padded, height):
+                    a = left + (r * apart + k0)
+                    c = to + r * full
+                    tile_by_rows(a, apart, b, c, full, c, full, length, adds, vectors)
 
 
 @inline
-def results(source: Ptr[f32], apart: i64, half: Ptr[f32], to: Ptr[f32], n: i64, m: i64, width: i64):
-    """The m x m results of a panel of tiles from their products, point by point."""
+def results(source: Ptr[f32], apart: i64, half: Ptr[f32], to: Ptr[f32], n: i64, m: i64, lanes: i64):
+    """The m x m results of a tile from its products, point by point."""
     for j in range(n):
-        result_line(source + j * apart, n * apart, half + j * width, n * width, n, width)
+        result_line(source + j * apart, n * apart, half + j * lanes, n * lanes, n, lanes)
     for i in range(m):
-        result_line(half + i * n * width, width, to + m * i * width, width, n, width)
+        result_line(half + i * n * lanes, lanes, to + m * i * lanes, lanes, n, lanes)
 
 
 @inline
-def result_stretch(
-    row: Ptr[f32], place: Ptr[f32], count: i64, clipped: i64, by: i64, m: i64, width: i64
+def write_rows(
+    source: Ptr[f32], to: Ptr[f32], count: i64, step: i64, some: i64, by: i64, lanes: i64
 ):
-    """One line of the results of neighbouring tiles; the last of them may end outside."""
-    whole = count - (1 if clipped > 0 else 0)
-    for i in range(whole):
-        for q in range(m):
-            place[(m * i + q) * by] = row[q * width + i]
-    if clipped > 0:
-        for q in range(m - clipped):
-            place[(m * whole + q) * by] = row[q * width + whole]
+    """Places of some rows, from vectors of rows; places are ``by`` apart."""
+    if by == 1 and some == lanes and count >= lanes:
+        for p in range(0, count, lanes):
+            p0 = min(p, count - lanes)
+            transpose(source + p0 * lanes, lanes, to + p0, step)
+    else:
+        for r in range(some):
+            line = to + r * step
+            for p in range(count):
+                line[p * by] = source[p * lanes + r]
 
 
 @inline
-def written(
+def tile_line_results(
     found: Ptr[f32],
-    line: Ptr[f32],
-    here: Ptr[i64],
-    info: Ptr[i64],
-    first: i64,
-    some: i64,
-    by: i64,
+    between: i64,
+    full: i64,
+    bias: Ptr[f32],
+    check: Ptr[f32],
+    half: Ptr[f32],
+    done: Ptr[f32],
+    places: Ptr[f32],
+    wide: i64,
+    seen_y: i64,
+    seen_x: i64,
+    n: i64,
     m: i64,
-    width: i64,
+    lanes: i64,
 ):
-    """The results of tiles in their places."""
-    wide = info[WIDE]
-    j = 0
-    while j < some:
-        # Tiles of one line, the last of which may end beyond the result.
-        number = first + j
-        stop = min(some, j + wide - number % wide)
-        clipped = max(0, m * (number % wide + stop - j) - info[SEEN_X])
-        place = line + here[j]
-        seen = min(m, info[SEEN_Y] - m * (number // wide % info[HIGH]))
-        for i in range(seen):
-            below = place + i * (info[OUT_Y] // m)
-            result_stretch(found + (j + m * i * width), below, stop - j, clipped, by, m, width)
-        j = stop
+    """The results of a line of tiles, a vector of rows for each place."""
+    for t in range(wide):
+        results(found + t * full, between, half, done, n, m, lanes)
+        for i in range(m * m):
+            for j in range(lanes):
+                value = done[i * lanes + j] + bias[j]
+                done[i * lanes + j] = value
+                check[j] = check[j] + value * 0.0
+        here = min(m, seen_x - m * t)
+        for i in range(seen_y):
+            line = places + (i * seen_x + m * t) * lanes
+            if here == m:
+                for j in range(m * lanes):
+                    line[j] = done[i * m * lanes + j]
+            else:
+                for j in range(here * lanes):
+                    line[j] = done[i * m * lanes + j]
 
 
 @kernel
@@ -488,151 +481,194 @@ def products(
     w: Ptr[f32],
     bias: Ptr[f32],
     y: Ptr[f32],
+    places: Ptr[i64],
     taps: Ptr[i64],
     info: Ptr[i64],
     scratch: Ptr[f32],
     bad: Ptr[i64],
     workers: i64,
+    biased: i64,
     n: i64,
     m: i64,
-    biased: i64,
     by: i64,
+    lanes: i64,
     height: i64,
     width: i64,
     lo: i64,
     hi: i64,
 ):
-    # A task does SPAN tiles and PART rows: transforms the tiles, multiplies point by point,
-    # transforms the products. `by` is the step between neighbours of the result; `bad` says where
-    # a result was not finite.
-    ins = array(i64, PANELS * width)
-    outs = array(i64, PANELS * width)
-    starts = array(i64, width)
-    raw = array(f32, (n * n + 1) * width)
-    half = array(f32, n * n * width)
-    done = array(f32, m * m * width)
-    check = array(f32, width)
-    gathered = array(i64, n * n)
-    for t in range(n * n):
-        gathered[t] = t * width
-    rows, tasks, step = info[ROWS], info[TASKS], info[ROW_STEP]
+    # A task does SPAN lines of tiles and PART panels of rows: transforms the tiles, multiplies
+    # point by point, transforms the products. `by` is the step between neighbours of the result;
+    # `bad` says where a result was not finite.
+    half = array(f32, n * n * lanes)
+    done = array(f32, m * m * lanes)
+    check = array(f32, lanes)
+    added = array(f32, lanes)
+    spare = array(f32, lanes * lanes)
+    state = array(i64, 2)
+    rows, step, tasks, full = info[ROWS], info[ROW_STEP], info[TASKS], info[FULL]
     cuts, span, part = info[CUTS], info[SPAN], info[PART]
-    channels, phases, channel = info[CHANNELS], info[PHASES], info[CHANNEL]
-    wide, columns = info[WIDE], channels * phases
-    sheets = (rows + height - 1) // height
+    wide, high = info[WIDE], info[HIGH]
+    columns = info[CHANNELS] * info[PHASES]
+    apart = (columns + lanes - 1) // lanes * lanes
+    panels = (rows + full - 1) // full
+    group = info[GROUP]
+    most = (span * wide + height - 1) // height * height
     for worker in range(lo, hi):
-        seen = scratch + worker * info[SCRATCH]
-        for j in range(width):
+        image = scratch + worker * info[SCRATCH]
+        seen = image + info[IMAGE]
+        found = seen + n * n * (most * apart + GAP)
+        line_of = found + group * n * n * (most * full + GAP)
+        state[0] = -1
+        for j in range(lanes):
             check[j] = 0.0
+            added[j] = 0.0
         for task in range(worker * tasks // workers, (worker + 1) * tasks // workers):
-            r0 = (task % cuts) * part
-            r1 = min(rows, r0 + part)
-            first = (task // cuts) * span
-            count = min(span, info[COUNT] - first)
-            panels = (count + width - 1) // width
-            walk(info, first, count, ins, outs)
-            found = seen + n * n * panels * (columns * width + GAP)
+            first = task // cuts * span
+            lines = min(span, info[LINES] - first)
+            count = lines * wide
+            padded = (count + height - 1) // height * height
             transformed(
-                x, seen, taps, gathered, ins, starts, raw, half, channels, phases, channel,
-                wide, first, count, n, width,
+                x, image, seen, places, taps, info, half, spare, state, first, lines, padded,
+                apart, n, lanes,
             )  # fmt: skip
-            multiplied(w, seen, found, columns, sheets, panels, part, r0, r1, n, height, width)
-            for r in range(r0, r1):
-                for p in range(panels):
-                    source = found + (p * part + r - r0) * width
-                    results(source, panels * part * width, half, done, n, m, width)
+            between = padded * full + GAP
+            p0 = task % cuts * part
+            p1 = min(panels, p0 + part)
+            for q0 in range(p0, p1, group):
+                q1 = min(p1, q0 + group)
+                multiplied(
+                    seen, w, found, info, q0, q1, columns, apart, padded, n, lanes, height, width
+                )
+                for r in range(q0 * full, min(rows, q1 * full), lanes):
+                    products_of = found + ((r // full - q0) * n * n * between + r % full)
+                    some = min(lanes, rows - r)
                     if biased:
-                        for j in range(m * m * width):
-                            done[j] = done[j] + bias[r]
-                    for i in range(m * m):
-                        for j in range(width):
-                            check[j] = check[j] + done[i * width + j] * 0.0
-                    some = min(width, count - p * width)
-                    here = outs + p * width
-                    written(done, y + r * step, here, info, first + p * width, some, by, m, width)
-        for j in range(width):
+                        for j in range(some):
+                            added[j] = bias[r + j]
+                    for line in range(lines):
+                        at = (first + line) % high
+                        seen_y = min(m, info[SEEN_Y] - m * at)
+                        tile_line_results(
+                            products_of + line * wide * full, between, full, added, check,
+                            half, done, line_of, wide, seen_y, info[SEEN_X], n, m, lanes,
+                        )  # fmt: skip
+                        to = y + (
+                            (first + line) // high * info[OUT_N] + at * m * info[OUT_Y] + r * step
+                        )
+                        if by == 1:
+                            write_rows(line_of, to, seen_y * info[SEEN_X], step, some, by, lanes)
+                        else:
+                            for i in range(seen_y):
+                                write_rows(
+                                    line_of + i * info[SEEN_X] * lanes, to + i * info[OUT_Y],
+                                    info[SEEN_X], step, some, by, lanes,
+                                )  # fmt: skip
+        for j in range(lanes):
             if check[j] != 0.0:
                 bad[worker] = 1
 
 
+@inline
+def grad_tile(
+    g: Ptr[f32], taps: Ptr[i64], half: Ptr[f32], spare: Ptr[f32], to: Ptr[f32], step: i64, n: i64,
+    m: i64, lanes: i64,
+):  # fmt: skip
+    """The transform of a tile of the result's gradient; points are ``step`` apart."""
+    for j in range(m):
+        for i in range(m):
+            source = g + taps[m * i + j]
+            for c in range(lanes):
+                spare[i * lanes + c] = source[c]
+        result_grad_line(spare, lanes, half + j * lanes, m * lanes, n, lanes)
+    for i in range(n):
+        result_grad_line(half + m * i * lanes, lanes, to + i * n * step, step, n, lanes)
+
+
 @kernel
 def weight_products(
-    x: Ptr[f32],
-    g: Ptr[f32],
-    to: Ptr[f32],
-    taps: Ptr[i64],
-    grads: Ptr[i64],
-    info: Ptr[i64],
-    scratch: Ptr[f32],
-    workers: i64,
-    n: i64,
-    m: i64,
-    height: i64,
-    lanes: i64,
-    width: i64,
-    lo: i64,
-    hi: i64,
-):
-    # Sums over tiles, point by point. Both arrays have their channels innermost; a task does SPAN
-    # tiles and PART panels of columns, of which a phase of the stride has a whole number.
-    ins = array(i64, TOGETHER)
-    outs = array(i64, TOGETHER)
-    half = array(f32, n * n * width)
-    done = array(f32, n * n * width)
-    rows, tasks, cuts = info[ROWS], info[TASKS], info[CUTS]
-    span, part = info[SPAN], info[PART]
-    across = (info[CHANNELS] + width - 1) // width
+    x: Ptr[f32], g: Ptr[f32], to: Ptr[f32], places: Ptr[i64], grad_places: Ptr[i64],
+    taps: Ptr[i64], grad_taps: Ptr[i64], info: Ptr[i64], grad_info: Ptr[i64], scratch: Ptr[f32],
+    workers: i64, n: i64, m: i64, lanes: i64, height: i64, width: i64, lo: i64, hi: i64,
+):  # fmt: skip
+    # Sums over tiles, point by point. A task does SPAN lines of tiles and PART panels of columns,
+    # of which a phase of the stride has a whole number.
+    half = array(f32, n * n * lanes)
+    spare = array(f32, lanes * lanes)
+    state = array(i64, 2)
+    grad_state = array(i64, 2)
+    rows, tasks, cuts, full = info[ROWS], info[TASKS], info[CUTS], info[FULL]
+    span, part, most = info[SPAN], info[PART], info[TOGETHER]
+    wide, high, channels = info[WIDE], info[HIGH], info[CHANNELS]
+    across = (channels + full - 1) // full
     panels = across * info[PHASES]
-    sheets = (rows + height - 1) // height
-    columns = panels * width
-    size = sheets * height * columns
+    columns = panels * full
+    apart = (rows + lanes - 1) // lanes * lanes
+    blocks = (rows + height - 1) // height * height
+    size = blocks * columns
     for worker in range(lo, hi):
-        left = scratch + worker * info[SCRATCH]
-        right = left + n * n * (sheets * height * TOGETHER + GAP)
+        image = scratch + worker * info[SCRATCH]
+        grads = image + info[IMAGE]
+        left = grads + grad_info[IMAGE]
+        right = left + n * n * (most * wide * apart + GAP)
+        state[0] = -1
+        grad_state[0] = -1
         for task in range(worker * tasks // workers, (worker + 1) * tasks // workers):
-            p0 = (task % cuts) * part
+            p0 = task % cuts * part
             p1 = min(panels, p0 + part)
-            first = (task // cuts) * span
-            last = min(info[COUNT], first + span)
-            result = to + (task // cuts) * n * n * size
-            for t0 in range(first, last, TOGETHER):
-                length = min(TOGETHER, last - t0)
-                walk(info, t0, length, ins, outs)
-                beside = sheets * length * height + GAP
-                apart = part * length * width + GAP
-                for sheet in range(sheets):
-                    for t in range(length):
-                        source = g + (outs[t] + sheet * height)
-                        for j in range(m):
-                            for i in range(m):
-                                line = source + grads[m * i + j]
-                                for r in range(lanes):
-                                    done[i * lanes + r] = line[r]
-                            result_grad_line(done, lanes, half + j * lanes, m * lanes, n, lanes)
-                        for i in range(n):
-                            result_grad_line(
-                                half + m * i * lanes, lanes, done + i * n * lanes, lanes, n, lanes
+            # Other channels of the image are not needed, unless phases take turns.
+            before = p0 * full if info[PHASES] == 1 else 0
+            some = min(channels, p1 * full) - before if info[PHASES] == 1 else channels
+            if cuts > 1:
+                state[0] = -1
+            first = task // cuts * span
+            last = min(info[LINES], first + span)
+            result = to + task // cuts * n * n * size
+            for l0 in range(first, last, most):
+                lines = min(most, last - l0)
+                length = lines * wide
+                beside = length * apart + GAP
+                between = part * length * width + GAP
+                for line in range(lines):
+                    sample = (l0 + line) // high
+                    at = (l0 + line) % high
+                    below = min(lines - line, high - at) - 1
+                    top = info[TOP] + at * info[STEP]
+                    bottom = top + below * info[STEP] + info[REACH]
+                    copy_lines(
+                        x, image, places, info, spare, state, sample, top, bottom, channels,
+                        before, some, lanes,
+                    )  # fmt: skip
+                    copy_lines(
+                        g, grads, grad_places, grad_info, spare, grad_state, sample, m * at,
+                        m * (at + below + 1), rows, 0, rows, lanes,
+                    )  # fmt: skip
+                    for t in range(wide):
+                        source = grads + (at * grad_info[IN_Y] + t * grad_info[IN_X])
+                        target = left + (line * wide + t) * apart
+                        for r in range(0, rows, lanes):
+                            grad_tile(
+                                source + r, grad_taps, half, spare, target + r, beside, n, m, lanes
                             )
-                        for point in range(n * n):
-                            target = left + (point * beside + (sheet * length + t) * height)
-                            for r in range(height):
-                                target[r] = done[point * lanes + r]
-                for p in range(p0, p1):
-                    where = taps + (p // across) * n * n
-                    source = x + (p % across) * width
-                    target = right + (p - p0) * length * width
-                    for t in range(length):
-                        place = target + t * width
-                        tile(source + ins[t], where, half, place, apart, n, width)
-                adds = 1 if t0 > first else 0
-                for point in range(n * n):
-                    for s0 in range(0, sheets, STRIP // height):
+                        source = image + (at * info[IN_Y] + t * info[IN_X])
                         for p in range(p0, p1):
-                            b = right + (point * apart + (p - p0) * length * width)
-                            for sheet in range(s0, min(sheets, s0 + STRIP // height)):
-                                a = left + (point * beside + sheet * length * height)
-                                c = result + (point * size + sheet * height * columns + p * width)
-                                micro(a, b, c, columns, length, adds)
+                            where = taps + p // across * n * n
+                            c0 = p % across * full
+                            target = right + ((p - p0) * length + line * wide + t) * width
+                            for c in range(0, min(full, channels - c0), lanes):
+                                place = source + (c0 + c)
+                                tile(place, where, half, target + c, between, n, lanes)
+                adds = 1 if l0 > first else 0
+                for point in range(n * n):
+                    for p in range(p0, p1):
+                        vectors = (min(full, channels - p % across * full) + lanes - 1) // lanes
+                        b = right + (point * between + (p - p0) * length * width)
+                        for r in range(0, blocks, height):
+                            a = left + (point * beside + r)
+                            c = result + (point * size + r * columns + p * full)
+                            tile_by_columns(
+                                a, apart, b, c, columns, c, columns, length, adds, vectors
+                            )
 
 
 @kernel
@@ -649,49 +685,49 @@ def weight_results(
     window: i64,
     n: i64,
     m: i64,
-    width: i64,
+    lanes: i64,
     lo: i64,
     hi: i64,
 ):
     # The sum of the pieces, transformed into windows: element by element of the weight.
     k = n - m + 1
-    total = array(f32, n * n * width)
-    half = array(f32, n * n * width)
-    done = array(f32, n * n * width)
-    check = array(f32, width)
-    across = (channels + width - 1) // width
+    total = array(f32, n * n * lanes)
+    half = array(f32, n * n * lanes)
+    done = array(f32, n * n * lanes)
+    check = array(f32, lanes)
     for row in range(lo, hi):
-        for c in range(width):
+        for c in range(lanes):
             check[c] = 0.0
         for phase in range(phases):
             where = taps + phase * k * k
-            for p in range(across):
-                source = parts + (row * columns + (phase * across + p) * width)
+            for c0 in range(0, channels, lanes):
+                source = parts + (row * columns + phase * (columns // phases) + c0)
                 for point in range(n * n):
-                    for c in range(width):
-                        total[point * width + c] = source[point * size + c]
+                    for c in range(lanes):
+                        total[point * lanes + c] = source[point * size + c]
                 for piece in range(1, pieces):
                     more = source + piece * n * n * size
                     for point in range(n * n):
-                        for c in range(width):
-                            total[point * width + c] = (
-                                total[point * width + c] + more[point * size + c]
+                        for c in range(lanes):
+                            total[point * lanes + c] = (
+                                total[point * lanes + c] + more[point * size + c]
                             )
                 for j in range(n):
                     window_grad_line(
-                        total + j * width, n * width, half + j * width, n * width, n, width
+                        total + j * lanes, n * lanes, half + j * lanes, n * lanes, n, lanes
                     )
                 for i in range(k):
                     window_grad_line(
-                        half + i * n * width, width, done + i * k * width, width, n, width
+                        half + i * n * lanes, lanes, done + i * k * lanes, lanes, n, lanes
                     )
-                for c in range(min(width, channels - p * width)):
-                    target = to + (row * channels + p * width + c) * window
+                for c in range(min(lanes, channels - c0)):
+                    target = to + (row * channels + c0 + c) * window
                     for t in range(k * k):
-                        target[where[t]] = done[t * width + c]
+                        target[where[t]] = done[t * lanes + c]
+                # Lanes beyond the channels hold anything.
                 for t in range(k * k):
-                    for c in range(width):
-                        check[c] = check[c] + done[t * width + c] * 0.0
-        for c in range(width):
+                    for c in range(min(lanes, channels - c0)):
+                        check[c] = check[c] + done[t * lanes + c] * 0.0
+        for c in range(lanes):
             if check[c] != 0.0:
                 bad[0] = 1
