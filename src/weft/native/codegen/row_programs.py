@@ -66,6 +66,7 @@ from weft.native.codegen.row_trace import (
     sqrt,
     total,
 )
+from weft.native.codegen.whole import EntrySpec
 from weft.native.loops.short_rows import SHORT, TOGETHER
 from weft.native.memory import buffers
 from weft.native.once import lazy
@@ -300,6 +301,33 @@ class Variant:
         """Arrays from an element on, and row numbers as they are."""
         each = [*self.each, *(False,) * len(arrays)]
         return [x if e else x.reshape(-1)[done:] for x, e in zip(arrays, each, strict=False)]
+
+    def entry(
+        self, kernel: Kernel, each: str = "kept", down: bool = False, back: Any = None, **most: Any
+    ) -> Callable:
+        """A kernel of this program as one call on plain float32 arrays: see ``EntrySpec``.
+
+        Rows are those of the last dimension, or with ``down`` columns of matrices; ``each`` is the
+        shape of results with a number for each, ``back`` the order of a scan.
+        """
+        t, each = self.traced, "rest" if down else each
+        shapes = {"Along": "f32 like", "Shared": "f32 row", "Number": "number"}
+        shapes["Each"] = "f32 row" if down else "f32 kept"
+        takes = tuple(shapes[i.role] for i in t.inputs)
+        gives = tuple(
+            f"{'i64' if v.how == 'place' else 'f32'} {each if role == 'each' else 'like 0'}"
+            for _, role, v in t.outputs
+        )
+        arrays, numbers = (
+            [f"take {k}" for k, i in enumerate(t.inputs) if (i.role == "Number") is wanted]
+            for wanted in (False, True)
+        )
+        results = tuple(range(len(gives)))
+        passes = (*arrays, *(f"give {k}" for k in results), *numbers)
+        passes += ("first", "last") if down else ("last",)
+        over = ("last", "first") if down else ("lead", "last")
+        spec = EntrySpec(takes, gives, passes, *over, returns=results, **most)
+        return kernel.whole(spec, "f32", **({} if back is None else {"back": back}))
 
     @lazy
     def bounds(self) -> tuple[int, int]:

@@ -32,7 +32,6 @@ from weft.native.codegen.row_programs import (
     row_program,
     total,
 )
-from weft.native.codegen.whole import EntrySpec
 from weft.native.loops import sums
 from weft.native.loops.movement import to_copy
 from weft.native.memory import buffers
@@ -437,10 +436,8 @@ BOTH, PLACE = (True, True), (False, True)  # which results of a choice are wante
 @functools.cache
 def _small_pick(program: RowProgram, wanted: tuple[bool, bool]) -> Callable:
     """The choice along the last dimension of a small array as one call."""
-    given = ("f32 lead", "i64 lead")[not wanted[0] :]
-    passes = ("take 0", *(f"give {i}" for i in range(len(given))), "last")
-    spec = EntrySpec(("f32",), given, passes, "lead", "last", returns=tuple(range(len(given))))
-    return program.variant(wanted=wanted).rows.whole(spec, "f32")
+    variant = program.variant(wanted=wanted)
+    return variant.entry(variant.rows, "lead")
 
 
 @functools.lru_cache(512)
