@@ -99,6 +99,11 @@ def _greatest(
             places[row * k + j] = best
 
 
+@functools.cache
+def _ordered(largest: bool) -> Callable:
+    return _greatest.get("f32", least=not largest)
+
+
 def topk(
     x: ndarray, k: int, dim: int, largest: bool, sorted: bool
 ) -> tuple[ndarray, ndarray] | None:
@@ -112,7 +117,7 @@ def topk(
     shape = (*x.shape[:-1], k)
     values, places = buffers.empty(shape, F32), buffers.empty(shape, np.int64)
     ties = buffers.zeros(1, np.int64)
-    _greatest.get("f32", least=not largest)(x, values, places, ties, n, k, x.size // n, 1)
+    _ordered(largest)(x, values, places, ties, n, k, x.size // n, 1)
     return None if buffers.wrong(ties) else (values, places)  # whose order is PyTorch's own
 
 
