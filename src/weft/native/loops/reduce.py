@@ -295,24 +295,19 @@ def mean_over(x: ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0)
     return _reduced(MEAN, x, dim, keepdim)
 
 
-def amax(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
-    """The maximum over some dimensions; NaN wins."""
-    return _reduced(LARGEST, x, dim, keepdim)
+def _over(kind: Reduction) -> Callable[..., ndarray | None]:
+    """A reduction over some dimensions."""
+    return lambda x, dim, keepdim: _reduced(kind, x, dim, keepdim)
 
 
-def amin(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
-    """The minimum over some dimensions; NaN wins."""
-    return _reduced(SMALLEST, x, dim, keepdim)
+def _of_all(kind: Reduction) -> Callable[..., ndarray | None]:
+    """A reduction of all elements."""
+    return lambda x: _reduced(kind, x, tuple(range(x.ndim)), False)
 
 
-def max_of_all(x: ndarray) -> ndarray | None:
-    """The largest of all elements; NaN wins."""
-    return _reduced(LARGEST, x, tuple(range(x.ndim)), False)
-
-
-def min_of_all(x: ndarray) -> ndarray | None:
-    """The smallest of all elements; NaN wins."""
-    return _reduced(SMALLEST, x, tuple(range(x.ndim)), False)
+# Maximum and minimum; NaN wins.
+amax, amin = _over(LARGEST), _over(SMALLEST)
+max_of_all, min_of_all = _of_all(LARGEST), _of_all(SMALLEST)
 
 
 def any_over(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
