@@ -101,6 +101,11 @@ def _calling(run: Callable, sizes: tuple[int, ...], over: int, grain: int) -> Ca
     return lambda *at: run(*at, *sizes, over, many(over, grain))
 
 
+def _written(schedule: type[schedules.Schedule]) -> lazy[Kernel]:
+    """A property that is the kernel of a schedule."""
+    return lazy(lambda variant: Kernel(schedules.function_of(schedule(variant.traced))))
+
+
 class Variant:
     """A program without some of its inputs or results: its kernels for the schedules."""
 
@@ -112,63 +117,27 @@ class Variant:
         with np.errstate(all="ignore"):
             return RowTrace(self.program.name, self.program.function, self.absent, self.wanted)
 
-    def written(self, schedule: type[schedules.Schedule]) -> Kernel:
-        return Kernel(schedules.function_of(schedule(self.traced)))
-
-    @lazy
-    def rows(self) -> Kernel:
-        return self.written(schedules.RowsSchedule)
-
-    @lazy
-    def reference(self) -> Kernel:
-        """Rows of up to ``LEAF`` elements with the bits of NumPy."""
-        return self.written(schedules.ReferenceRows)
-
-    @lazy
-    def reference_columns(self) -> Kernel:
-        """Columns with the bits of NumPy."""
-        return self.written(schedules.ReferenceColumns)
-
-    @lazy
-    def planes(self) -> Kernel:
-        return self.written(schedules.PlanesSchedule)
-
-    @lazy
-    def cyclic(self) -> Kernel:
-        return self.written(schedules.CyclicSchedule)
-
-    @lazy
-    def causal(self) -> Kernel:
-        return self.written(schedules.CausalSchedule)
+    rows = _written(schedules.RowsSchedule)
+    planes = _written(schedules.PlanesSchedule)
+    cyclic = _written(schedules.CyclicSchedule)
+    causal = _written(schedules.CausalSchedule)
+    columns = _written(schedules.ColumnsSchedule)
+    brief_columns = _written(schedules.BriefColumnsSchedule)
+    few_lines = _written(schedules.FewLinesSchedule)
+    short = _written(schedules.ShortSchedule)
+    scan_rows = _written(schedules.ScanRowsSchedule)
+    scan_columns = _written(schedules.ScanColumnsSchedule)
+    parts = _written(schedules.PartsSchedule)
+    column_parts = _written(schedules.ColumnPartsSchedule)
+    joined = _written(schedules.JoinSchedule)
+    # With the bits of NumPy: rows of up to ``LEAF`` elements, and columns.
+    reference = _written(schedules.ReferenceRows)
+    reference_columns = _written(schedules.ReferenceColumns)
 
     @lazy
     def inlined(self) -> KernelFunction:
         """One row, for other kernels to call: inputs, results, numbers and the length."""
         return schedules.function_of(schedules.InlineSchedule(self.traced))
-
-    @lazy
-    def columns(self) -> Kernel:
-        return self.written(schedules.ColumnsSchedule)
-
-    @lazy
-    def brief_columns(self) -> Kernel:
-        return self.written(schedules.BriefColumnsSchedule)
-
-    @lazy
-    def few_lines(self) -> Kernel:
-        return self.written(schedules.FewLinesSchedule)
-
-    @lazy
-    def short(self) -> Kernel:
-        return self.written(schedules.ShortSchedule)
-
-    @lazy
-    def scan_rows(self) -> Kernel:
-        return self.written(schedules.ScanRowsSchedule)
-
-    @lazy
-    def scan_columns(self) -> Kernel:
-        return self.written(schedules.ScanColumnsSchedule)
 
     def scan(self, d: str, outer: int, n: int, k: int, back: bool) -> Callable[..., None]:
         """The same as ``runner``, for programs with running sums."""
@@ -178,18 +147,6 @@ class Variant:
         run = self.scan_columns.get(d, back=back)
         grain = -(-GRAIN // (n * min(k, TILE)))
         return _calling(run, (n, k, TILE, tiles), outer * tiles, grain)
-
-    @lazy
-    def parts(self) -> Kernel:
-        return self.written(schedules.PartsSchedule)
-
-    @lazy
-    def column_parts(self) -> Kernel:
-        return self.written(schedules.ColumnPartsSchedule)
-
-    @lazy
-    def joined(self) -> Kernel:
-        return self.written(schedules.JoinSchedule)
 
     def runner(self, d: str, outer: int, n: int, k: int, tile: int = 0) -> Callable[..., None]:
         """What runs on arrays seen as (outer, n, k), along the middle dimension."""
