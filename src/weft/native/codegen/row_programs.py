@@ -103,7 +103,7 @@ def _calling(run: Callable, sizes: tuple[int, ...], over: int, grain: int) -> Ca
 
 def _written(schedule: type[schedules.Schedule]) -> lazy[Kernel]:
     """A property that is the kernel of a schedule."""
-    return lazy(lambda variant: Kernel(schedules.function_of(schedule(variant.traced))))
+    return lazy(lambda variant: variant.written(schedule))
 
 
 class Variant:
@@ -116,6 +116,9 @@ class Variant:
     def traced(self) -> RowTrace:
         with np.errstate(all="ignore"):
             return RowTrace(self.program.name, self.program.function, self.absent, self.wanted)
+
+    def written(self, schedule: type[schedules.Schedule]) -> Kernel:
+        return Kernel(schedules.function_of(schedule(self.traced)))
 
     rows = _written(schedules.RowsSchedule)
     planes = _written(schedules.PlanesSchedule)
