@@ -5,6 +5,7 @@ import pytest
 
 from loops_common import over_threads, unaligned
 from weft.native.codegen import jit
+from weft.native.codegen.interpret import KernelInterpreter, Pointer
 from weft.native.loops import indexing
 
 pytestmark = pytest.mark.skipif(bool(jit.why_not()), reason=str(jit.why_not()))
@@ -92,6 +93,36 @@ def test_sums_are_taken_in_order(rng):
         for i, row in zip(index, g, strict=True):
             wanted[i] += row
         same(over_threads(lambda g=g: indexing.embedding_back(g, index, 3, -1, False)), wanted)
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_a_thread_writes_its_own_rows_alone(rng, single):
+    source, index = np.ones(20, np.int64), rng.integers(0, 10, 20)
+    out, bad = np.full(10, 7), np.zeros(1, np.int64)
+    arrays = [Pointer(a.ctypes.data, "i64") for a in (source, source, index, out, bad)]
+    sizes = {"n": 10, "count": 20, "inner": 1, "step": 0, "tiles": 10, "skipped": -1, "scale": 1}
+    flags = {"add": True, "single": single, "own": True}
+    rest = [(sizes | flags).get(name, 0) for name, _ in indexing.place.parameters[len(arrays) :]]
+    run = KernelInterpreter().bound(indexing.place.function, {"T": "i64", "U": "i64"})
+    run(*arrays, *rest, 4, 7)
+    wanted = np.full(10, 7)
+    wanted[4:7] = np.bincount(index, minlength=10)[4:7]
+    assert np.array_equal(out, wanted) and not bad[0]
+
+
+def test_rows_are_exchanged_and_restored(rng):
+    index = np.array([3, 1, 3, -1, 0, -7])
+    for dim, inner in ((0, 1), (1, 5), (1, 40)):
+        x = rng.standard_normal((7, inner) if not dim else (2, 7, inner)).astype(np.float32)
+        shape = (*x.shape[:dim], index.size, inner)
+        before, rows = x.copy(), rng.standard_normal(shape).astype(np.float32)
+        wanted = x.copy()
+        for j, i in enumerate(index):  # the last of equal ones stays
+            wanted[(slice(None),) * dim + (i,)] = rows[(slice(None),) * dim + (j,)]
+        kept = indexing.exchange_rows(x, rows, index, dim)
+        assert np.array_equal(x, wanted)
+        indexing.restore_rows(x, kept, index, dim)
+        assert np.array_equal(x, before)
 
 
 @pytest.mark.parametrize("wrong", [-1, 50, -(2**62), 2**40])

@@ -15,7 +15,7 @@ from loops_common import over_threads
 from weft.core import selection
 from weft.core.dispatch import REGISTRY
 from weft.native.codegen import jit
-from weft.native.loops import batchnorm_small, indexing, losses, normalize, scans, softmax
+from weft.native.loops import batchnorm, indexing, losses, normalize, scans, softmax
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason="no compiler here")
 SPECIAL = np.array([0.0, -0.0, 1.0, np.nan, np.inf, -np.inf], np.float32)
@@ -100,12 +100,12 @@ def test_batch_norm(weighted: bool) -> None:
         x, weight, bias = values(rng, n, c), None, None
         if weighted:
             weight, bias = values(rng, c), values(rng, c)
-        found = batchnorm_small.batch_norm(x, weight, bias, 1e-3)
+        found = batchnorm.batch_norm_small(x, weight, bias, 1e-3)
         wanted = op.reference(x, weight, bias, 1e-3)
         assert found is not None and all_same(found, wanted)
         needs = tuple(map(bool, rng.integers(2, size=3)))
         given = ((values(rng, n, c), values(rng, c), values(rng, c)), x, weight, *wanted[1:])
-        back = batchnorm_small.batch_norm_back(*given, needs, 1e-3)
+        back = batchnorm.batch_norm_small_back(*given, needs, 1e-3)
         assert back is not None
         assert all_same(back, by_reference(op.joint, *given, needs, 1e-3))
         taken += 1
@@ -208,8 +208,8 @@ def test_the_greatest_few(largest: bool) -> None:
 
 def test_a_single_column_is_left_to_numpy() -> None:
     column = np.ones((9, 1), np.float32)
-    assert batchnorm_small.batch_norm(column, None, None, 1e-5) is None
-    assert batchnorm_small.batch_norm(np.ones((3, 2, 2), np.float32), None, None, 1e-5) is None
+    assert batchnorm.batch_norm_small(column, None, None, 1e-5) is None
+    assert batchnorm.batch_norm_small(np.ones((3, 2, 2), np.float32), None, None, 1e-5) is None
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])

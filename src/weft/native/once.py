@@ -51,8 +51,10 @@ class lazy(Generic[R]):
     """
 
     def __init__(self, function: Callable[[Any], R]) -> None:
-        self.function, self.name = function, function.__name__
-        self.__doc__ = function.__doc__
+        self.function, self.__doc__ = function, function.__doc__
+
+    def __set_name__(self, owner: Any, name: str) -> None:
+        self.name = name
 
     @overload
     def __get__(self, instance: None, owner: Any) -> lazy[R]: ...

@@ -148,8 +148,8 @@ SMALL: dict[str, tuple[str, ...]] = {
         "loops.normalize:layer_norm_small_back",
     ),
     "native_batch_norm": (
-        "loops.batchnorm_small:batch_norm",
-        "loops.batchnorm_small:batch_norm_back",
+        "loops.batchnorm:batch_norm_small",
+        "loops.batchnorm:batch_norm_small_back",
     ),
     "softmax": ("loops.softmax:softmax_small",),
     "log_softmax": ("loops.softmax:log_softmax_small",),

@@ -67,6 +67,7 @@ from weft.native.codegen.row_trace import (
     sqrt,
     total,
 )
+from weft.native.codegen.whole import EntrySpec
 from weft.native.loops.short_rows import SHORT, TOGETHER
 from weft.native.memory import buffers
 from weft.native.once import lazy
@@ -101,6 +102,11 @@ def _calling(run: Callable, sizes: tuple[int, ...], over: int, grain: int) -> Ca
     return lambda *at: run(*at, *sizes, over, many(over, grain))
 
 
+def _written(schedule: type[schedules.Schedule]) -> lazy[Kernel]:
+    """A property that is the kernel of a schedule."""
+    return lazy(lambda variant: variant.written(schedule))
+
+
 class Variant:
     """A program without some of its inputs or results: its kernels for the schedules."""
 
@@ -117,60 +123,27 @@ class Variant:
         made.origin = self, schedule
         return made
 
-    @lazy
-    def rows(self) -> Kernel:
-        return self.written(schedules.RowsSchedule)
-
-    @lazy
-    def reference(self) -> Kernel:
-        """Rows of up to ``LEAF`` elements with the bits of NumPy."""
-        return self.written(schedules.ReferenceRows)
-
-    @lazy
-    def reference_columns(self) -> Kernel:
-        """Columns with the bits of NumPy."""
-        return self.written(schedules.ReferenceColumns)
-
-    @lazy
-    def planes(self) -> Kernel:
-        return self.written(schedules.PlanesSchedule)
-
-    @lazy
-    def cyclic(self) -> Kernel:
-        return self.written(schedules.CyclicSchedule)
-
-    @lazy
-    def causal(self) -> Kernel:
-        return self.written(schedules.CausalSchedule)
+    rows = _written(schedules.RowsSchedule)
+    planes = _written(schedules.PlanesSchedule)
+    cyclic = _written(schedules.CyclicSchedule)
+    causal = _written(schedules.CausalSchedule)
+    columns = _written(schedules.ColumnsSchedule)
+    brief_columns = _written(schedules.BriefColumnsSchedule)
+    few_lines = _written(schedules.FewLinesSchedule)
+    short = _written(schedules.ShortSchedule)
+    scan_rows = _written(schedules.ScanRowsSchedule)
+    scan_columns = _written(schedules.ScanColumnsSchedule)
+    parts = _written(schedules.PartsSchedule)
+    column_parts = _written(schedules.ColumnPartsSchedule)
+    joined = _written(schedules.JoinSchedule)
+    # With the bits of NumPy: rows of up to ``LEAF`` elements, and columns.
+    reference = _written(schedules.ReferenceRows)
+    reference_columns = _written(schedules.ReferenceColumns)
 
     @lazy
     def inlined(self) -> KernelFunction:
         """One row, for other kernels to call: inputs, results, numbers and the length."""
         return schedules.function_of(schedules.InlineSchedule(self.traced))
-
-    @lazy
-    def columns(self) -> Kernel:
-        return self.written(schedules.ColumnsSchedule)
-
-    @lazy
-    def brief_columns(self) -> Kernel:
-        return self.written(schedules.BriefColumnsSchedule)
-
-    @lazy
-    def few_lines(self) -> Kernel:
-        return self.written(schedules.FewLinesSchedule)
-
-    @lazy
-    def short(self) -> Kernel:
-        return self.written(schedules.ShortSchedule)
-
-    @lazy
-    def scan_rows(self) -> Kernel:
-        return self.written(schedules.ScanRowsSchedule)
-
-    @lazy
-    def scan_columns(self) -> Kernel:
-        return self.written(schedules.ScanColumnsSchedule)
 
     def scan(self, d: str, outer: int, n: int, k: int, back: bool) -> Callable[..., None]:
         """The same as ``runner``, for programs with running sums."""
@@ -180,18 +153,6 @@ class Variant:
         run = self.scan_columns.get(d, back=back)
         grain = -(-GRAIN // (n * min(k, TILE)))
         return _calling(run, (n, k, TILE, tiles), outer * tiles, grain)
-
-    @lazy
-    def parts(self) -> Kernel:
-        return self.written(schedules.PartsSchedule)
-
-    @lazy
-    def column_parts(self) -> Kernel:
-        return self.written(schedules.ColumnPartsSchedule)
-
-    @lazy
-    def joined(self) -> Kernel:
-        return self.written(schedules.JoinSchedule)
 
     def runner(self, d: str, outer: int, n: int, k: int, tile: int = 0) -> Callable[..., None]:
         """What runs on arrays seen as (outer, n, k), along the middle dimension."""
@@ -303,6 +264,33 @@ class Variant:
         """Arrays from an element on, and row numbers as they are."""
         each = [*self.each, *(False,) * len(arrays)]
         return [x if e else x.reshape(-1)[done:] for x, e in zip(arrays, each, strict=False)]
+
+    def entry(
+        self, kernel: Kernel, each: str = "kept", down: bool = False, back: Any = None, **most: Any
+    ) -> Callable:
+        """A kernel of this program as one call on plain float32 arrays: see ``EntrySpec``.
+
+        Rows are those of the last dimension, or with ``down`` columns of matrices; ``each`` is the
+        shape of results with a number for each, ``back`` the order of a scan.
+        """
+        t, each = self.traced, "rest" if down else each
+        shapes = {"Along": "f32 like", "Shared": "f32 row", "Number": "number"}
+        shapes["Each"] = "f32 row" if down else "f32 kept"
+        takes = tuple(shapes[i.role] for i in t.inputs)
+        gives = tuple(
+            f"{'i64' if v.how == 'place' else 'f32'} {each if role == 'each' else 'like 0'}"
+            for _, role, v in t.outputs
+        )
+        arrays, numbers = (
+            [f"take {k}" for k, i in enumerate(t.inputs) if (i.role == "Number") is wanted]
+            for wanted in (False, True)
+        )
+        results = tuple(range(len(gives)))
+        passes = (*arrays, *(f"give {k}" for k in results), *numbers)
+        passes += ("first", "last") if down else ("last",)
+        over = ("last", "first") if down else ("lead", "last")
+        spec = EntrySpec(takes, gives, passes, *over, returns=results, **most)
+        return kernel.whole(spec, "f32", **({} if back is None else {"back": back}))
 
     @lazy
     def bounds(self) -> tuple[int, int]:

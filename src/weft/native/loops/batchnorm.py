@@ -45,6 +45,7 @@ ONE_PASS = 131072
 # Elements that are worth a thread, and the parts that are enough for all threads.
 GRAIN = 16384
 ENOUGH = 16
+FEW_IN_ALL = 511  # elements, up to which matrices are done in the order of the reference
 
 # --- programs: one channel is a row --------------------------------------------------------
 
@@ -329,3 +330,51 @@ def batch_norm_fixed_back(
     if needs[3]:
         gm = whole * -scale
     return gx, gw, whole, gm, gv
+
+
+# --- small matrices, in the steps of the reference and bit-exact with it -------------------
+
+
+@row_program
+def _norm_few(x: Along, weight: Each, bias: Each, eps: Number, n: Length) -> Any:
+    mean = total(x) / n
+    gap = x - mean
+    var = total(gap * gap) / n
+    y = gap * (1.0 / sqrt(var + eps))
+    return y if weight is None else y * weight + bias, mean, var
+
+
+@functools.cache
+def _entries(weighted: bool) -> tuple[Any, ...]:
+    """Both passes, with weight and bias or without, as one call each."""
+    absent = frozenset(() if weighted else ("weight", "bias"))
+    given = absent - {"bias"} | {"var", "eps", "along", "whole"}
+    both = _norm_few.variant(absent), norm_back.variant(given)
+    return tuple(v.entry(v.reference_columns, down=True, most=FEW_IN_ALL) for v in both)
+
+
+def _is_matrix(x: ndarray) -> bool:
+    """Whether NumPy sums an array's columns row by row: a single column is a row to it."""
+    return x.ndim == 2 and x.shape[1] > 1
+
+
+def batch_norm_small(x: ndarray, weight: Any, bias: Any, eps: float) -> tuple[ndarray, ...] | None:
+    """Each column shifted and scaled by its own mean and variance; and these."""
+    if not _is_matrix(x) or (weight is None) != (bias is None):
+        return None
+    run = _entries(weight is not None)[0]
+    return run(x, eps) if weight is None else run(x, weight, bias, eps)
+
+
+def batch_norm_small_back(
+    g: Any, x: ndarray, weight: Any, mean: ndarray, var: ndarray, needs: Any, eps: float
+) -> tuple[Any, ...] | None:
+    """The gradients of ``batch_norm``, as needed."""
+    if not _is_matrix(x):
+        return None
+    rstd = (var + eps) ** -0.5  # by NumPy, whose power has bits of its own
+    few = () if weight is None else (weight,)
+    found = _entries(weight is not None)[1](g[0], x, *few, mean, rstd, *g[1:])
+    if found is None:
+        return None
+    return tuple(part if need else None for part, need in zip(found, needs, strict=True))

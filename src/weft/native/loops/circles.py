@@ -44,38 +44,28 @@ function = sine
 
 
 @kernel(reassociate=True)
-def _values(x: Ptr[T], y: Ptr[T], far: Ptr[i64], limit: T, n: i64, lo: i64, hi: i64) -> None:
-    for block in range(lo, hi):
-        beyond = T(0.0)
-        for i in range(block * BLOCK, min(n, (block + 1) * BLOCK)):
-            y[i] = function(x[i])
-            beyond += T(1.0) if abs(x[i]) > limit else T(0.0)
-        if beyond > 0.0:
-            far[0] = 1
-
-
-@kernel(reassociate=True)
-def _slopes(
-    t: Ptr[T], x: Ptr[T], y: Ptr[T], far: Ptr[i64], limit: T, n: i64, lo: i64, hi: i64
+def _loop(
+    t: Ptr[T], x: Ptr[T], y: Ptr[T], far: Ptr[i64], limit: T, n: i64, times: i64, lo: i64, hi: i64
 ) -> None:
     for block in range(lo, hi):
         beyond = T(0.0)
         for i in range(block * BLOCK, min(n, (block + 1) * BLOCK)):
-            y[i] = t[i] * function(x[i])
+            y[i] = t[i] * function(x[i]) if times else function(x[i])
             beyond += T(1.0) if abs(x[i]) > limit else T(0.0)
         if beyond > 0.0:
             far[0] = 1
 
 
-def _made(template: Kernel, function: KernelFunction) -> Kernel:
-    """A kernel like another, of another function."""
-    made = copy.copy(template.function)
+def _made(function: KernelFunction) -> Kernel:
+    """The kernel with another function."""
+    made = copy.copy(_loop.function)
     made.scope = {**made.scope, "function": function}
     return Kernel(made)
 
 
-_sines, _cosines = _made(_values, sine), _made(_values, cosine)
-_sine_slopes, _cosine_slopes = _made(_slopes, _sine_slope), _made(_slopes, _cosine_slope)
+_sines, _cosines, _sine_slopes, _cosine_slopes = map(
+    _made, (sine, cosine, _sine_slope, _cosine_slope)
+)
 
 
 def _run(loop: Kernel, *arrays: ndarray) -> ndarray | None:
@@ -94,7 +84,8 @@ def _run(loop: Kernel, *arrays: ndarray) -> ndarray | None:
     out, far = buffers.empty(shape, d), buffers.zeros(1, np.int64)
     many = threads.how_many(blocks, 2)
     limit = np.inf if wide else SINE_LIMIT
-    loop.get(FLOATS[d])(*held, out, far, limit, n, blocks, many)
+    first = () if len(held) > 1 else (None,)
+    loop.get(FLOATS[d], times=not first)(*first, *held, out, far, limit, n, blocks, many)
     return None if buffers.wrong(far) else out
 
 

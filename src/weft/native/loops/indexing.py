@@ -10,6 +10,7 @@ repeated rows first; for small arrays there are kernels that do the same, with t
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -23,6 +24,7 @@ from weft.native.memory import buffers
 from weft.native.memory.layout import plain
 
 ndarray = np.ndarray
+Ints = tuple[int, ...]
 T = U = Any  # the types of the arrays in a call
 
 # Elements are only moved, so that the size says it all.
@@ -48,149 +50,127 @@ def row_of(v, n, wrap):
     return v + n if wrap and v < 0 else v
 
 
+@inline
+def checked(v, n, wrap, wrong):
+    v = row_of(v, n, wrap)
+    outside = v < 0 or v >= n
+    wrong[0] = wrong[0] | i64(outside)
+    return 0 if outside else v
+
+
 @kernel
-def take_rows(
+def pick(
     x: Ptr[T], index: Ptr[U], out: Ptr[T], bad: Ptr[i64], n: i64, count: i64, inner: i64,
-    step: i64, wrap: i64, single: i64, lo: i64, hi: i64,
+    step: i64, wrap: i64, each: i64, single: i64, lines: i64, lo: i64, hi: i64,
 ):  # fmt: skip
-    o = lo // count
-    j = lo % count
-    wrong = 0
-    for u in range(lo, hi):
-        v = row_of(index[o * step + j], n, wrap)
-        outside = v < 0 or v >= n
-        wrong = wrong | i64(outside)
-        v = 0 if outside else v
-        if single:
-            out[u] = x[o * n + v]
-        else:
-            source = x + (o * n + v) * inner
-            to = out + u * inner
-            for i in range(inner):
-                to[i] = source[i]
-        j += 1
-        if j == count:
-            j = 0
-            o += 1
-    if wrong:
+    """Rows by an index, or (``each``) elements by one of their own; ``single`` ones are a case.
+
+    The range is that of all indices, or of whole ``lines`` of them.
+    """
+    wrong = array(i64, 1)
+    wrong[0] = 0
+    width = 1 if single else inner
+    for o in range(lo if lines else lo // count, hi if lines else (hi + count - 1) // count):
+        source = x + o * n * width
+        places = index + o * step
+        to = out + o * count * width
+        for j in range(
+            0 if lines else max(lo - o * count, 0), count if lines else min(hi - o * count, count)
+        ):
+            if each:
+                for i in range(inner):
+                    v = checked(places[j * inner + i], n, wrap, wrong)
+                    to[j * inner + i] = source[v * inner + i]
+            else:
+                v = checked(places[j], n, wrap, wrong)
+                for i in range(width):
+                    to[j * width + i] = source[v * width + i]
+    if wrong[0]:
         bad[0] = 1
 
 
 @inline
-def added(to, source, scale, length):
-    for i in range(length):
-        to[i] += source[i] * scale
+def put(to, value, scale, add):
+    if add:
+        to[0] += value * scale
+    else:
+        to[0] = value
 
 
-@inline
-def replaced(to, source, length):
-    for i in range(length):
-        to[i] = source[i]
-
-
-@kernel
-def place_columns(
+def _place(
     base: Ptr[T], source: Ptr[T], index: Ptr[U], out: Ptr[T], bad: Ptr[i64], n: i64, count: i64,
     inner: i64, step: i64, tiles: i64, skipped: i64, scale: T, wrap: i64, add: i64, based: i64,
-    lo: i64, hi: i64,
+    each: i64, single: i64, filled: i64, own: i64, ahead: i64, lo: i64, hi: i64,
 ):  # fmt: skip
-    wrong = 0
+    """The transpose of ``pick``: a thread has tiles of columns, or looks for its ``own`` rows."""
+    wrong = array(i64, 1)
+    wrong[0] = 0
+    width = 1 if single else inner
     for o in range(lo // tiles, (hi + tiles - 1) // tiles):
-        start = max(lo - o * tiles, 0) * LINE
-        stop = min(min(hi - o * tiles, tiles) * LINE, inner)
-        length = stop - start
-        target = out + o * n * inner + start
-        for r in range(n):
-            for i in range(length):
+        first = lo if own else 0
+        last = hi if own else n
+        start = 0 if own or single else max(lo - o * tiles, 0) * LINE
+        stop = width if own or single else min(min(hi - o * tiles, tiles) * LINE, inner)
+        whole = own or single or tiles == 1  # rows in one piece
+        target = out + o * n * width
+        for r in range(first, first + 1 if whole else last):
+            for i in range(start, (last - first) * width if whole else stop):
+                at = r * width + i
                 if based:
-                    target[r * inner + i] = base[(o * n + r) * inner + start + i]
+                    target[at] = base[o * n * width + at]
                 else:
-                    target[r * inner + i] = T(0.0)
-        for j in range(count):
-            v = row_of(index[o * step + j], n, wrap)
-            if v != skipped or skipped < 0:
-                outside = v < 0 or v >= n
-                wrong = wrong | i64(outside)
-                v = 0 if outside else v
-                row = source + (o * count + j) * inner + start
-                if add:
-                    added(target + v * inner, row, scale, length)
+                    target[at] = T(0.0)
+        if ahead:
+            for j in range(1 if whole else count):
+                for i in range(start, count * width if whole else stop):
+                    v = checked(index[(o * count + j) * width + i], n, wrap, wrong)
+        for j in range(0 if ahead and wrong[0] else count):
+            row = (o * count + j) * width
+            if each:
+                for i in range(start, stop):
+                    v = index[row + i] if ahead else checked(index[row + i], n, wrap, wrong)
+                    put(target + v * width + i, source[0 if filled else row + i], scale, add)
+            else:
+                if single and not own:
+                    v = checked(index[o * step + j], n, wrap, wrong)
+                    put(target + v, source[0 if filled else row], scale, add)
                 else:
-                    replaced(target + v * inner, row, length)
-    if wrong:
+                    v = row_of(index[o * step + j], n, wrap)
+                    if v >= first and v < last:
+                        for i in range(start, start if v == skipped else stop):
+                            put(target + v * width + i, source[row + i], scale, add)
+                    else:
+                        wrong[0] = wrong[0] | i64(v < 0 or v >= n)
+    if wrong[0]:
         bad[0] = 1
 
 
-@inline
-def all_within(index, count, n):
-    inside = 1
-    for j in range(count):
-        v = row_of(index[j], n, 1)
-        inside = inside & i64(v >= 0 and v < n)
-    return inside
+place, place_singles = kernel(_place), kernel(_place, unswitched=True)
 
 
 @kernel
 def swap_rows(
-    x: Ptr[T], source: Ptr[T], index: Ptr[U], kept: Ptr[T], bad: Ptr[i64], n: i64, count: i64,
-    inner: i64, tiles: i64, lo: i64, hi: i64,
+    x: Ptr[T], rows: Ptr[T], index: Ptr[U], kept: Ptr[T], bad: Ptr[i64], n: i64, count: i64,
+    inner: i64, tiles: i64, back: i64, lo: i64, hi: i64,
 ):  # fmt: skip
-    if all_within(index, count, n):
-        for o in range(lo // tiles, (hi + tiles - 1) // tiles):
-            start = max(lo - o * tiles, 0) * LINE
-            length = min(min(hi - o * tiles, tiles) * LINE, inner) - start
-            for j in range(count):
-                row = x + (o * n + row_of(index[j], n, 1)) * inner + start
-                new = source + (o * count + j) * inner + start
-                old = kept + (o * count + j) * inner + start
-                for i in range(length):
-                    old[i] = row[i]
-                for i in range(length):
-                    row[i] = new[i]
-    else:
-        bad[0] = 1
-
-
-@kernel
-def put_back_rows(
-    x: Ptr[T], kept: Ptr[T], index: Ptr[U], n: i64, count: i64, inner: i64, tiles: i64,
-    lo: i64, hi: i64,
-):  # fmt: skip
-    # The last first, since one row may have been replaced several times.
-    if all_within(index, count, n):
-        for o in range(lo // tiles, (hi + tiles - 1) // tiles):
-            start = max(lo - o * tiles, 0) * LINE
-            length = min(min(hi - o * tiles, tiles) * LINE, inner) - start
-            for k in range(count):
-                j = count - 1 - k
-                row = x + (o * n + row_of(index[j], n, 1)) * inner + start
-                old = kept + (o * count + j) * inner + start
-                for i in range(length):
-                    row[i] = old[i]
-
-
-@kernel
-def place_rows(
-    base: Ptr[T], source: Ptr[T], index: Ptr[U], out: Ptr[T], bad: Ptr[i64], n: i64, count: i64,
-    inner: i64, skipped: i64, scale: T, wrap: i64, add: i64, based: i64, lo: i64, hi: i64,
-):  # fmt: skip
-    # Each thread looks at all indices and takes those of its own rows.
-    for i in range(lo * inner, hi * inner):
-        if based:
-            out[i] = base[i]
-        else:
-            out[i] = T(0.0)
-    wrong = 0
+    inside = 1
     for j in range(count):
-        v = row_of(index[j], n, wrap)
-        if v != skipped or skipped < 0:
-            wrong = wrong | i64(v < 0 or v >= n)
-            if v >= lo and v < hi:
-                if add:
-                    added(out + v * inner, source + j * inner, scale, inner)
-                else:
-                    replaced(out + v * inner, source + j * inner, inner)
-    if wrong:
+        v = row_of(index[j], n, 1)
+        inside = inside & i64(v >= 0 and v < n)
+    for o in range(lo // tiles, (hi + tiles - 1) // tiles if inside else 0):
+        start = max(lo - o * tiles, 0) * LINE
+        length = min(min(hi - o * tiles, tiles) * LINE, inner) - start
+        for k in range(count):
+            # Back the last first, since one row may have been replaced several times.
+            j = count - 1 - k if back else k
+            row = x + (o * n + row_of(index[j], n, 1)) * inner + start
+            at = (o * count + j) * inner + start
+            if not back:
+                for i in range(length):
+                    kept[at + i] = row[i]
+            for i in range(length):
+                row[i] = rows[at + i]
+    if not (inside or back):
         bad[0] = 1
 
 
@@ -239,111 +219,6 @@ def divide_rows(out: Ptr[T], counts: Ptr[i64], inner: i64, lo: i64, hi: i64):
 
 
 @kernel
-def pick(
-    x: Ptr[T], index: Ptr[U], out: Ptr[T], bad: Ptr[i64], n: i64, count: i64, inner: i64,
-    wrap: i64, lo: i64, hi: i64,
-):  # fmt: skip
-    wrong = 0
-    for u in range(lo, hi):
-        source = x + u // count * n * inner
-        places = index + u * inner
-        to = out + u * inner
-        for i in range(inner):
-            v = row_of(places[i], n, wrap)
-            outside = v < 0 or v >= n
-            wrong = wrong | i64(outside)
-            v = 0 if outside else v
-            to[i] = source[v * inner + i]
-    if wrong:
-        bad[0] = 1
-
-
-@kernel
-def pick_lines(
-    x: Ptr[T], index: Ptr[U], out: Ptr[T], bad: Ptr[i64], n: i64, count: i64, step: i64,
-    wrap: i64, lo: i64, hi: i64,
-):  # fmt: skip
-    wrong = 0
-    for u in range(lo, hi):
-        source = x + u * n
-        places = index + u * step
-        to = out + u * count
-        for i in range(count):
-            v = row_of(places[i], n, wrap)
-            outside = v < 0 or v >= n
-            wrong = wrong | i64(outside)
-            v = 0 if outside else v
-            to[i] = source[v]
-    if wrong:
-        bad[0] = 1
-
-
-@kernel
-def put(
-    base: Ptr[T], source: Ptr[T], index: Ptr[U], out: Ptr[T], bad: Ptr[i64], n: i64, count: i64,
-    inner: i64, tiles: i64, wrap: i64, add: i64, based: i64, single: i64, lo: i64, hi: i64,
-):  # fmt: skip
-    wrong = 0
-    for o in range(lo // tiles, (hi + tiles - 1) // tiles):
-        start = max(lo - o * tiles, 0) * LINE
-        stop = min(min(hi - o * tiles, tiles) * LINE, inner)
-        target = out + o * n * inner
-        for r in range(n):
-            for i in range(start, stop):
-                if based:
-                    target[r * inner + i] = base[(o * n + r) * inner + i]
-                else:
-                    target[r * inner + i] = T(0.0)
-        for j in range(count):
-            at = (o * count + j) * inner
-            for i in range(start, stop):
-                v = row_of(index[at + i], n, wrap)
-                outside = v < 0 or v >= n
-                wrong = wrong | i64(outside)
-                v = 0 if outside else v
-                if add:
-                    target[v * inner + i] += source[at + i]
-                else:
-                    if single:
-                        target[v * inner + i] = source[0]
-                    else:
-                        target[v * inner + i] = source[at + i]
-    if wrong:
-        bad[0] = 1
-
-
-@kernel(unswitched=True)
-def put_lines(
-    base: Ptr[T], source: Ptr[T], index: Ptr[U], out: Ptr[T], bad: Ptr[i64], n: i64, count: i64,
-    wrap: i64, add: i64, based: i64, single: i64, lo: i64, hi: i64,
-):  # fmt: skip
-    wrong = 0
-    for u in range(lo, hi):
-        target = out + u * n
-        places = index + u * count
-        values = source + u * count
-        for i in range(n):
-            if based:
-                target[i] = base[u * n + i]
-            else:
-                target[i] = T(0.0)
-        for j in range(count):
-            v = row_of(places[j], n, wrap)
-            outside = v < 0 or v >= n
-            wrong = wrong | i64(outside)
-            v = 0 if outside else v
-            if add:
-                target[v] += values[j]
-            else:
-                if single:
-                    target[v] = source[0]
-                else:
-                    target[v] = values[j]
-    if wrong:
-        bad[0] = 1
-
-
-@kernel
 def join_pairs(
     first: Ptr[T], second: Ptr[U], out: Ptr[i64], bad: Ptr[i64], n: i64, m: i64, lo: i64, hi: i64
 ):
@@ -369,7 +244,7 @@ def _words(x: ndarray, inner: int) -> tuple[str, int] | None:
     return None if kind is None or x.dtype.hasobject or not x.dtype.isnative else (kind, inner)
 
 
-def _around(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
+def _around(shape: Ints, dim: int) -> tuple[int, int, int]:
     if not 0 <= dim < len(shape):
         raise IndexError(f"there is no dimension {dim} in the shape {list(shape)}")
     return prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :])
@@ -384,89 +259,104 @@ def _scattered(x: ndarray, taken: int) -> bool:
     return not x.flags.c_contiguous and x.size > 8 * taken
 
 
+@functools.lru_cache(512)
+def _picking(kind: str, index: str, *flags: bool) -> Callable:
+    names = ("wrap", "each", "single", "lines")
+    return pick.get(kind, index, **dict(zip(names, flags, strict=True)))
+
+
+@functools.lru_cache(512)
+def _placing(kind: str, index: str, *flags: bool) -> Callable:
+    names = ("wrap", "add", "based", "each", "single", "filled", "own", "ahead")
+    given = dict(zip(names, flags, strict=True))
+    run = place_singles if given["single"] and not given["own"] else place
+    return run.get(kind, index, **given)
+
+
 def _taken(
-    x: ndarray, index: ndarray, dim: int, shape: tuple[int, ...], wrap: bool, step: int = 0
+    x: ndarray, index: ndarray, dim: int, shape: Ints, wrap: bool, step: int = 0, each: bool = False
 ) -> ndarray | None:
-    """Rows along a dimension, by a vector of indices (or one for each outer place)."""
+    """Rows along a dimension, by a vector of indices (or one for each outer place, or element)."""
     outer, n, inner = _around(x.shape, dim)
-    count = step or index.size
-    kind = INDICES.get(index.dtype)
     words = _words(x, inner)
-    least = SMALL if inner < LINE else SMALL_ROWS
+    count = index.shape[dim] if each else step or index.size
     moved = outer * count * inner
-    if (
-        kind is None
-        or words is None
-        or not n
-        or buffers.small(moved, least)
-        or prod(shape) != moved
-    ):
+    least = SMALL if each or inner < LINE else SMALL_ROWS
+    if words is None or not n or buffers.small(moved, least) or prod(shape) != moved:
         return None
-    if _scattered(x, moved):
+    if index.dtype not in INDICES or _scattered(x, moved) or (each and words[1] != inner):
         return None
-    x, index = plain(x), plain(index)
     out = buffers.empty(shape, x.dtype)
-    bad = buffers.zeros(1, np.int64)
-    if words[1] == 1 and outer > 1:
-        pick_lines.get(words[0], kind, wrap=wrap)(
-            *(x, index, out, bad, n, count, step),
-            *_shares(outer, count),
-        )
-        return None if buffers.wrong(bad) else out
-    take_rows.get(words[0], kind, wrap=wrap, single=words[1] == 1)(
-        *(x, index, out, bad, n, count, words[1], step),
-        *_shares(outer * count, inner),
-    )
+    sizes = outer, n, count, words[1]
+    return picked(plain(x), plain(index), out, words[0], sizes, wrap, step, each)
+
+
+def picked(
+    x: ndarray, index: ndarray, out: ndarray, kind: str, sizes: Ints, wrap: bool, step: int,
+    each: bool,
+) -> ndarray | None:  # fmt: skip
+    """What ``pick`` has read of plain arrays; None if an index is wrong."""
+    outer, n, count, inner = sizes
+    bad, single = buffers.zeros(1, np.int64), inner == 1
+    lines = single and outer > 1
+    run = _picking(kind, INDICES[index.dtype], wrap, each and not single, single, lines)
+    step = count * inner if each else step
+    shares = _shares(outer, count) if lines else _shares(outer * count, inner)
+    run(x, index, out, bad, n, count, inner, step, *shares)
     return None if buffers.wrong(bad) else out
 
 
 def _placed(
-    base: ndarray | None, source: ndarray, index: ndarray, dim: int, shape: tuple[int, ...],
-    wrap: bool, add: bool = True, scale: Any = 1, skipped: int = -1, step: int = 0,
+    base: ndarray | None, source: ndarray, index: ndarray, dim: int, shape: Ints, wrap: bool,
+    add: bool = True, scale: Any = 1, skipped: int = -1, step: int = 0, each: bool = False,
 ) -> ndarray | None:  # fmt: skip
-    """A copy of an array (or zeros) with rows put or added, by a vector of indices."""
+    """A copy of an array (or zeros) with rows, or elements, put or added by indices."""
     outer, n, inner = _around(shape, dim)
-    count = step or index.size
-    moved = SUMMED.get(source.dtype)
-    kind = INDICES.get(index.dtype)
+    count = index.shape[dim] if each else step or index.size
     size = outer * count * inner
-    if (
-        kind is None
-        or moved is None
-        or not n
-        or buffers.small(size, SMALL_SUM)
-        or source.size != size
-    ):
+    if not n or source.dtype not in SUMMED or buffers.small(size, SMALL_SUM):
+        return None
+    if index.dtype not in INDICES or source.size != (size if source.ndim or not each else 1):
         return None
     if base is not None and (base.dtype != source.dtype or base.size != outer * n * inner):
         return None
     base = None if base is None else plain(base)
-    source, index = plain(source), plain(index)
-    out = buffers.empty(shape, source.dtype)
-    bad = buffers.zeros(1, np.int64)
-    flags = {"wrap": wrap, "add": add, "based": base is not None}
-    arrays = base, source, index, out, bad
-    if outer == 1 and inner < 2 * LINE:
-        place_rows.get(moved, kind, **flags)(
-            *(*arrays, n, count, inner, skipped, scale),
-            *_shares(n, max(1, (n + 4 * count) * inner // n)),
-        )
+    arrays = base, plain(source), plain(index), buffers.empty(shape, source.dtype)
+    return placed(*arrays, (outer, n, count, inner), wrap, add, scale, skipped, step, each)
+
+
+def placed(
+    base: ndarray | None, source: ndarray, index: ndarray, out: ndarray, sizes: Ints, wrap: bool,
+    add: bool, scale: Any, skipped: int, step: int, each: bool, ahead: bool = False,
+) -> ndarray | None:  # fmt: skip
+    """The same for plain arrays, written to ``out``; None if an index is wrong."""
+    outer, n, count, inner = sizes
+    bad, single = buffers.zeros(1, np.int64), inner == 1
+    own = outer == 1 and inner < 2 * LINE and not each
+    kinds = SUMMED[source.dtype], INDICES[index.dtype]
+    filled, ahead = each and not source.ndim, ahead and not single
+    run = _placing(
+        *kinds, wrap, add, base is not None, each and not single, single, filled, own, ahead
+    )
+    tiles = n if own else -(-inner // LINE)
+    numbers = n, count, inner, count if each else step, tiles, skipped, scale
+    if own:
+        shares = _shares(n, max(1, (n + 4 * count) * inner // n))
     else:
-        tiles = -(-inner // LINE)
-        place_columns.get(moved, kind, **flags)(
-            *(*arrays, n, count, inner, step, tiles, skipped, scale),
-            *_shares(outer * tiles, (n + count) * min(inner, LINE)),
-        )
+        shares = _shares(outer * tiles, (n + count) * min(inner, LINE))
+    run(base, source, index, out, bad, *numbers, *shares)
     return None if buffers.wrong(bad) else out
 
 
 def _repeated(index: ndarray, dim: int) -> bool:
     """Whether an index is the same all along the dimensions behind ``dim``."""
+    if dim == index.ndim - 1:
+        return False
     behind = zip(index.shape[dim + 1 :], index.strides[dim + 1 :], strict=True)
     return all(n == 1 or not s for n, s in behind)
 
 
-def _matches(index: ndarray, shape: tuple[int, ...], dim: int) -> bool:
+def _matches(index: ndarray, shape: Ints, dim: int) -> bool:
     """Whether an index has an array's shape except along a dimension."""
     return (
         len(shape) == index.ndim > dim >= 0
@@ -493,15 +383,15 @@ def _rows_taken() -> Any:
         ("take 0", "take 1", "give 0", "flag", "first", "count", "rest", "0"),
         *("count", "rest"),
     )
-    return take_rows.whole(spec, "f32", "i64", wrap=False, single=False)
+    return pick.whole(spec, "f32", "i64", wrap=False, each=False, single=False, lines=False)
 
 
 @functools.cache
 def _line_picked() -> Any:
     """Elements along the last dimension of a float32 array, as one call."""
-    passes = ("take 0", "take 1", "give 0", "flag", "last", "width", "width")
+    passes = ("take 0", "take 1", "give 0", "flag", "last", "width", "1", "width")
     spec = EntrySpec(("f32", "i64 lines"), ("f32 like 1",), passes, "lead", "width")
-    return pick_lines.whole(spec, "f32", "i64", wrap=False)
+    return pick.whole(spec, "f32", "i64", wrap=False, each=False, single=True, lines=True)
 
 
 @functools.cache
@@ -517,10 +407,14 @@ def _few_added() -> Any:
 @functools.cache
 def _line_added() -> Any:
     """A float32 array with elements added along its last dimension, as one call."""
-    passes = ("take 0", "take 2", "take 1", "give 0", "flag", "last", "width")
+    sizes = ("last", "width", "1", "width", "1", "-1", "1")
+    passes = ("take 0", "take 2", "take 1", "give 0", "flag", *sizes)
     spec = EntrySpec(("f32", "i64 lines", "f32 like 1"), ("f32 like 0",), passes, "lead", "last")
-    flags = {"wrap": False, "add": True, "based": True, "single": False}
-    return put_lines.whole(spec, "f32", "i64", **flags)
+    no, yes = (
+        dict.fromkeys(("wrap", "each", "filled", "own", "ahead"), False),
+        ("add", "based", "single"),
+    )
+    return place_singles.whole(spec, "f32", "i64", **no, **dict.fromkeys(yes, True))
 
 
 def embedding(weight: ndarray, indices: ndarray, padding_idx: int, by_freq: bool) -> ndarray | None:
@@ -614,7 +508,7 @@ def exchange_rows(x: ndarray, source: ndarray, index: ndarray, dim: int) -> ndar
     kinds, sizes, shares = _rows_in_place(x, source, index, dim)
     kept, bad = buffers.empty(source.shape, x.dtype), buffers.zeros(1, np.int64)
     source, index = plain(source), plain(index)
-    swap_rows.get(*kinds)(x, source, index, kept, bad, *sizes, *shares)
+    swap_rows.get(*kinds, back=False)(x, source, index, kept, bad, *sizes, *shares)
     buffers.wrong(bad)
     return kept
 
@@ -622,15 +516,15 @@ def exchange_rows(x: ndarray, source: ndarray, index: ndarray, dim: int) -> ndar
 def restore_rows(x: ndarray, kept: ndarray, index: ndarray, dim: int) -> None:
     """Undo ``exchange_rows``."""
     kinds, sizes, shares = _rows_in_place(x, kept, index, dim)
-    put_back_rows.get(*kinds)(x, kept, plain(index), *sizes, *shares)
+    swap_rows.get(*kinds, back=True)(x, kept, plain(index), None, None, *sizes, *shares)
 
 
 # --- x[index] --------------------------------------------------------------------------
 
 
 def _one_index(
-    indices: tuple[ndarray, ...], shape: tuple[int, ...], where: tuple[int, ...]
-) -> tuple[ndarray, tuple[int, ...], tuple[int, ...]] | None:
+    indices: tuple[ndarray, ...], shape: Ints, where: Ints
+) -> tuple[ndarray, Ints, Ints] | None:
     """One index for one dimension: the array's shape then, and the index's own.
 
     Two indices of neighbouring dimensions become one for both together.
@@ -656,7 +550,7 @@ def _one_index(
     return joined, (*shape[:dim], n * m, *shape[dim + 2 :]), joined.shape
 
 
-def index(x: ndarray, *indices: ndarray, where: tuple[int, ...]) -> ndarray | None:
+def index(x: ndarray, *indices: ndarray, where: Ints) -> ndarray | None:
     """``x[index]`` for one index array, or for two at neighbouring dimensions."""
     found = _one_index(indices, x.shape, where) if where else None
     if found is None:
@@ -671,22 +565,18 @@ def index(x: ndarray, *indices: ndarray, where: tuple[int, ...]) -> ndarray | No
     return _taken(x, one, dim, result, True)
 
 
-def index_back(
-    g: ndarray, *indices: ndarray, shape: tuple[int, ...], where: tuple[int, ...]
-) -> ndarray | None:
+def index_back(g: ndarray, *indices: ndarray, shape: Ints, where: Ints) -> ndarray | None:
     """The transpose of ``index``."""
     return _index_placed(None, g, indices, tuple(shape), where, True)
 
 
-def index_back_small(
-    g: ndarray, *indices: ndarray, shape: tuple[int, ...], where: tuple[int, ...]
-) -> ndarray | None:
+def index_back_small(g: ndarray, *indices: ndarray, shape: Ints, where: Ints) -> ndarray | None:
     """The same for small arrays, along the first dimension."""
     return _few_added()(buffers.zeros(shape, g.dtype), indices[0], g) if where == (0,) else None
 
 
 def index_put(
-    x: ndarray, values: Any, *indices: ndarray, where: tuple[int, ...], accumulate: bool
+    x: ndarray, values: Any, *indices: ndarray, where: Ints, accumulate: bool
 ) -> ndarray | None:
     """A copy of ``x`` with values put, or added, at the indices."""
     if not isinstance(values, ndarray) or values.dtype != x.dtype:
@@ -695,7 +585,7 @@ def index_put(
 
 
 def _index_placed(
-    base: ndarray | None, values: ndarray, indices: Any, shape: tuple[int, ...], where: Any,
+    base: ndarray | None, values: ndarray, indices: Any, shape: Ints, where: Any,
     add: bool,
 ) -> ndarray | None:  # fmt: skip
     found = _one_index(indices, shape, where) if where else None
@@ -720,83 +610,36 @@ def gather(x: ndarray, index: ndarray, dim: int, wrap: bool = False) -> ndarray 
         out = _line_picked()(x, index)
         if out is not None:
             return out
-    kind, words = INDICES.get(index.dtype), BY_SIZE.get(x.itemsize)
-    if (
-        kind is None
-        or words is None
-        or buffers.small(index.size, SMALL)
-        or not _matches(index, x.shape, dim)
-    ):
+    if buffers.small(index.size, SMALL) or not _matches(index, x.shape, dim):
         return None
-    if x.dtype.hasobject or not x.dtype.isnative or _scattered(x, index.size):
-        return None
-    outer, n, inner = _around(x.shape, dim)
-    count = index.shape[dim]
-    if inner > 1 and _repeated(index, dim):
-        return _taken(x, _narrow(index, dim), dim, index.shape, wrap, count)
-    x, index = plain(x), plain(index)
-    out = buffers.empty(index.shape, x.dtype)
-    bad = buffers.zeros(1, np.int64)
-    arrays = x, index, out, bad
-    if inner == 1:
-        run = pick_lines.get(words, kind, wrap=wrap)
-        run(*arrays, n, count, count, *_shares(outer, count))
-    else:
-        run = pick.get(words, kind, wrap=wrap)
-        run(*arrays, n, count, inner, *_shares(outer * count, inner))
-    return None if buffers.wrong(bad) else out
+    if _repeated(index, dim):
+        return _taken(x, _narrow(index, dim), dim, index.shape, wrap, index.shape[dim])
+    return _taken(x, index, dim, index.shape, wrap, each=True)
 
 
 def _put(
-    base: ndarray | None, source: ndarray, index: ndarray, dim: int, shape: tuple[int, ...],
-    add: bool, wrap: bool = False,
+    base: ndarray | None, source: ndarray, index: ndarray, dim: int, shape: Ints, add: bool,
+    wrap: bool = False,
 ) -> ndarray | None:  # fmt: skip
-    kind, moved = INDICES.get(index.dtype), SUMMED.get(source.dtype)
-    if (
-        kind is None
-        or moved is None
-        or buffers.small(index.size, SMALL_SUM)
-        or not _matches(index, shape, dim)
-    ):
-        return None
-    if base is not None and (base.dtype != source.dtype or base.shape != shape):
-        return None
     single = not source.ndim
-    if single and add:
+    if buffers.small(index.size, SMALL_SUM) or not _matches(index, shape, dim) or (single and add):
         return None
     if not single and source.shape != index.shape:
         source = source[tuple(slice(n) for n in index.shape)]
         if source.shape != index.shape:
             return None
-    outer, n, inner = _around(shape, dim)
-    count = index.shape[dim]
-    if not single and _repeated(index, dim) and inner > 1:
-        return _placed(base, source, _narrow(index, dim), dim, shape, wrap, add, step=count)
-    base = None if base is None else plain(base)
-    source, index = plain(source), plain(index)
-    out = buffers.empty(shape, source.dtype)
-    bad = buffers.zeros(1, np.int64)
-    flags = {"wrap": wrap, "add": add, "based": base is not None, "single": single}
-    arrays = base, source, index, out, bad
-    if inner == 1:
-        put_lines.get(moved, kind, **flags)(*arrays, n, count, *_shares(outer, n + count))
-    else:
-        tiles = -(-inner // LINE)
-        put.get(moved, kind, **flags)(
-            *(*arrays, n, count, inner, tiles),
-            *_shares(outer * tiles, (n + count) * min(inner, LINE)),
-        )
-    return None if buffers.wrong(bad) else out
+    if not single and _repeated(index, dim):
+        step = index.shape[dim]
+        return _placed(base, source, _narrow(index, dim), dim, shape, wrap, add, step=step)
+    return _placed(base, source, index, dim, shape, wrap, add, each=True)
 
 
-def gather_back(g: ndarray, index: ndarray, shape: tuple[int, ...], dim: int) -> ndarray | None:
+def gather_back(g: ndarray, index: ndarray, shape: Ints, dim: int) -> ndarray | None:
     """The transpose of ``gather``."""
     return _put(None, g, index, dim, tuple(shape), True)
 
 
-def gather_back_small(
-    g: ndarray, index: ndarray, shape: tuple[int, ...], dim: int
-) -> ndarray | None:
+def gather_back_small(g: ndarray, index: ndarray, shape: Ints, dim: int) -> ndarray | None:
     """The same for small arrays, along the last dimension."""
     last = dim == len(shape) - 1
     return _line_added()(buffers.zeros(shape, g.dtype), index, g) if last else None
@@ -824,9 +667,7 @@ def take_along(x: ndarray, index: ndarray, dim: int, unique: bool) -> ndarray | 
     return gather(x, index, dim % max(x.ndim, 1), True)
 
 
-def put_along(
-    x: ndarray, index: ndarray, dim: int, shape: tuple[int, ...], unique: bool
-) -> ndarray | None:
+def put_along(x: ndarray, index: ndarray, dim: int, shape: Ints, unique: bool) -> ndarray | None:
     """The transpose of ``take_along``."""
     if x.shape != index.shape:
         return None

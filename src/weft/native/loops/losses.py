@@ -15,15 +15,15 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, T, U, array, f64, i64, inline
-from weft.native.codegen.jit import KINDS, kernel
+from weft.native.codegen.jit import KINDS, Kernel, kernel
 from weft.native.codegen.row_programs import Along, Each, Number, RowProgram, total
 from weft.native.codegen.whole import EntrySpec
 from weft.native.loops.sums import LEAF, leaf
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
-from weft.native.once import lazy
 
 ndarray = np.ndarray
+Ints = tuple[int, ...]
 
 # Elements that are worth a thread, elements summed in their own type, and the fewest of a pair.
 GRAIN = 16384
@@ -117,65 +117,40 @@ def _nll_back(
 class _Classes:
     """What the negative log likelihood needs to know of shapes and types, computed once."""
 
-    def __init__(
-        self, shape: tuple[int, ...], d: str, u: str, weighted: bool, reduction: str
-    ) -> None:
-        self.shape, self.each, self.mean = shape, reduction == "none", reduction == "mean"
-        if len(shape) == 1:
-            self.rows, self.classes, inner, self.final = 1, shape[0], 1, ()
-        else:
-            self.rows, self.classes, inner = shape[0], shape[1], prod(shape[2:])
-            self.final = shape[:1] + shape[2:]
+    def __init__(self, shape: Ints, d: str, u: str, weighted: bool, reduction: str) -> None:
+        self.each = reduction == "none"
+        batched = len(shape) > 1
+        self.rows, self.classes = shape[:2] if batched else (1, shape[0])
+        inner, self.final = prod(shape[2:]), shape[:1] + shape[2:] if batched else ()
         self.count = self.rows * inner
         self.blocks = -(-self.count // BLOCK)
-        self.inner = () if inner == 1 else (inner,)
+        # One position in a row is a case of its own, without divisions.
+        consts: dict[str, Any] = {"inner": 1} if inner == 1 else {}
+        consts |= {"weighted": weighted, "each": self.each}
+        self.sizes = (self.classes,) if inner == 1 else (self.classes, inner)
         self.chunk = max(1, 4096 // (self.classes * inner))
         self.grain = -(-GRAIN // (self.classes * inner))
-        self.types = (d, u)
-        # One position in a row is a case of its own, without divisions.
-        self.consts = {"weighted": weighted, "each": self.each}
-        if inner == 1:
-            self.consts["inner"] = 1
-
-    def takes(self, weight: ndarray | None) -> bool:
-        """Whether there are no weights, or one for each class."""
-        return weight is None or weight.shape == (self.classes,)
-
-    @lazy
-    def forward(self) -> Any:
-        return _nll.get(*self.types, **self.consts, picks=True)
-
-    @lazy
-    def factors(self) -> Any:
-        return _nll.get(*self.types, **self.consts, picks=False)
-
-    @lazy
-    def joined(self) -> Any:
-        return _nll_joined.get(self.types[0], mean=self.mean)
+        self.forward = functools.cache(lambda picks: _nll.get(d, u, **consts, picks=picks))
+        self.joined = functools.cache(lambda: _nll_joined.get(d, mean=reduction == "mean"))
+        self.backward = functools.cache(lambda: _nll_back.get(d, u, **consts))
 
     def summed(
         self, x: ndarray, target: ndarray, weight: Any, loss: ndarray, ignored: int, picks: bool
     ) -> tuple[ndarray, ndarray] | None:
         """The loss and what its gradient is divided by; None if a target is not a class."""
         parts = buffers.empty((self.blocks, 3))
-        run = self.forward if picks else self.factors
         many = threads.how_many(self.blocks, (FAR if picks else GRAIN) // BLOCK)
-        weight = x if weight is None else plain(weight)
-        sizes = (self.count, self.classes, *self.inner, ignored, self.blocks)
-        run(x, target, weight, loss, parts, *sizes, many)
+        sizes = (self.count, *self.sizes, ignored, self.blocks)
+        self.forward(picks)(x, target, weight, loss, parts, *sizes, many)
         total, by = buffers.empty((), x.dtype), buffers.empty(1)
         bad = buffers.zeros(1, np.int64)
-        self.joined(parts, total, by, bad, self.blocks, 1, 1)
+        self.joined()(parts, total, by, bad, self.blocks, 1, 1)
         return None if buffers.wrong(bad) else (total, by)
-
-    @lazy
-    def backward(self) -> Any:
-        return _nll_back.get(*self.types, **self.consts)
 
 
 @functools.lru_cache(512)
 def _classes(
-    shape: tuple[int, ...], dtype: np.dtype, kind: np.dtype, weighted: Any, reduction: str
+    shape: Ints, dtype: np.dtype, kind: np.dtype, weighted: Any, reduction: str
 ) -> _Classes | None:
     if dtype not in FLOATS or kind.kind not in "iu" or kind not in KINDS or not prod(shape):
         return None
@@ -184,17 +159,26 @@ def _classes(
     return _Classes(shape, FLOATS[dtype], KINDS[kind], weighted is not None, reduction)
 
 
+def _fitting(
+    shape: Ints, dtype: np.dtype, target: ndarray, weight: Any, reduction: str
+) -> _Classes | None:
+    """The plan for a shape, if targets and weights (one for each class) fit it."""
+    plan = _classes(shape, dtype, target.dtype, None if weight is None else weight.dtype, reduction)
+    if plan is None or target.size != plan.count:
+        return None
+    return plan if weight is None or weight.shape == (plan.classes,) else None
+
+
 def nll_loss(
     x: ndarray, target: ndarray, weight: Any, reduction: str, ignore_index: int
 ) -> Any | None:
     """The negated entries of the right classes."""
-    dtype = x.dtype
-    weighted = None if weight is None else weight.dtype
-    plan = _classes(x.shape, dtype, target.dtype, weighted, reduction)
-    if plan is None or target.size != plan.count or not plan.takes(weight):
+    plan = _fitting(x.shape, x.dtype, target, weight, reduction)
+    if plan is None:
         return None
     x, target = plain(x), plain(np.asarray(target))  # a scalar has no address
-    loss = buffers.empty(plan.final, dtype) if plan.each else x
+    loss = buffers.empty(plan.final, x.dtype) if plan.each else x
+    weight = x if weight is None else plain(weight)
     found = plan.summed(x, target, weight, loss, ignore_index, True)
     if found is None:
         return None  # the reference says which one
@@ -202,39 +186,21 @@ def nll_loss(
 
 
 def nll_loss_back(
-    x: ndarray,
-    target: ndarray,
-    weight: Any,
-    shape: tuple[int, ...],
-    reduction: str,
-    ignore_index: int,
+    x: ndarray, target: ndarray, weight: Any, shape: Ints, reduction: str, ignore_index: int
 ) -> ndarray | None:
     """The gradient of ``nll_loss``; x is that of its result."""
-    weighted = None if weight is None else weight.dtype
-    plan = _classes(tuple(shape), x.dtype, target.dtype, weighted, reduction)
-    if plan is None or target.size != plan.count or not plan.takes(weight):
-        return None
-    if x.size != (plan.count if plan.each else 1):
+    plan = _fitting(tuple(shape), x.dtype, target, weight, reduction)
+    if plan is None or x.size != (plan.count if plan.each else 1):
         return None
     target, g = plain(np.asarray(target)), plain(np.asarray(x))
+    weight = g if weight is None else plain(weight)
     found = plan.summed(g, target, weight, g, ignore_index, False)
     if found is None:
         return None
-    weight, by = target if weight is None else plain(weight), found[1]
     out = buffers.empty(shape, g.dtype)
-    plan.backward(
-        g,
-        target,
-        weight,
-        out,
-        by,
-        plan.classes,
-        *plan.inner,
-        ignore_index,
-        plan.chunk,
-        plan.rows,
-        threads.how_many(plan.rows, plan.grain),
-    )
+    sizes = (*plan.sizes, ignore_index, plan.chunk, plan.rows)
+    many = threads.how_many(plan.rows, plan.grain)
+    plan.backward()(g, target, weight, out, found[1], *sizes, many)
     return out
 
 
@@ -278,24 +244,18 @@ def _nll_few_back(
 def _few_classes(mean: bool) -> tuple[Any, Any]:
     """The mean or sum of a small matrix's losses and its gradient, as one call each."""
     sizes = ("flag", "lead", "count", "last", "count" if mean else "1")
-    forward = EntrySpec(
-        ("f32", "i64 any"),
-        ("f32 none",),
-        ("take 0", "take 1", "give 0", *sizes),
-        *("1", "size"),
-        most=LEAF,
+
+    def entry(run: Kernel, takes: tuple[str, ...], gives: str) -> Callable:
+        passes = (*(f"take {k}" for k in range(len(takes))), "give 0", *sizes)
+        return run.whole(EntrySpec(takes, (gives,), passes, "1", "size", most=LEAF), "f32")
+
+    return (
+        entry(_nll_few, ("f32", "i64 any"), "f32 none"),
+        entry(_nll_few_back, ("f32", "i64 any", "f32 any"), "f32 like 0"),
     )
-    backward = EntrySpec(
-        ("f32", "i64 any", "f32 any"),
-        ("f32 like 0",),
-        ("take 0", "take 1", "take 2", "give 0", *sizes),
-        *("1", "size"),
-        most=LEAF,
-    )
-    return _nll_few.whole(forward, "f32"), _nll_few_back.whole(backward, "f32")
 
 
-def _counts_all(shape: tuple[int, ...], weight: Any, reduction: str, ignore_index: int) -> bool:
+def _counts_all(shape: Ints, weight: Any, reduction: str, ignore_index: int) -> bool:
     """Whether each row of a matrix counts alike, if its target is one of the classes."""
     few = len(shape) == 2 and weight is None and reduction != "none"
     return few and not 0 <= ignore_index < shape[1]
@@ -311,12 +271,7 @@ def nll_loss_small(
 
 
 def nll_loss_small_back(
-    x: ndarray,
-    target: ndarray,
-    weight: Any,
-    shape: tuple[int, ...],
-    reduction: str,
-    ignore_index: int,
+    x: ndarray, target: ndarray, weight: Any, shape: Ints, reduction: str, ignore_index: int
 ) -> ndarray | None:
     """Its gradient."""
     if x.ndim or not _counts_all(shape, weight, reduction, ignore_index):
@@ -400,14 +355,9 @@ def _forward(
 
 
 def _backward(
-    pair: _DifferenceLoss,
-    g: ndarray,
-    a: ndarray,
-    b: ndarray,
-    reduction: str,
-    width: float,
+    pair: _DifferenceLoss, g: ndarray, a: ndarray, b: ndarray, reduction: str, width: float,
     sign: float,
-) -> ndarray | None:
+) -> ndarray | None:  # fmt: skip
     each = reduction == "none"
     if not _is_pair(a, b) or g.dtype != a.dtype or g.size != (a.size if each else 1):
         return None

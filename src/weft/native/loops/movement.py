@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
-from weft.native.codegen.compiler import Ptr, i32, i64, inline
+from weft.native.codegen.compiler import Ptr, array, i32, i64, inline
 from weft.native.codegen.jit import kernel, pointer, reads_half
 from weft.native.memory import buffers
 from weft.native.memory.layout import (
@@ -39,37 +39,56 @@ SMALL_CHOICE = 8192
 GRAIN = 32768
 # The sides of the squares in which matrices are transposed.
 SIDE = 16
+# How elements are converted: as they are, to a mask, from a float to integers of 64 or 32 bits.
+PLAIN, MASK, WIDE, SHORT = range(4)
 LEAST = -(1 << 63)
 LEAST_32 = -(1 << 31)
 
 # --- copies ----------------------------------------------------------------------------
 
 
-@kernel
-def copy_flat(x: Ptr[T], y: Ptr[T], lo: i64, hi: i64):
-    for i in range(lo, hi):
-        y[i] = x[i]
+@inline
+def begin(at, u, b, c):
+    """The place of row u in three dimensions, the last two of b and c."""
+    at[0] = u // (b * c)
+    at[1] = u // c % b
+    at[2] = u % c
 
 
 @inline
-def offset_of(u, b, c, sa, sb, sc):
-    return u // (b * c) * sa + u // c % b * sb + u % c * sc
+def advance(at, b, c):
+    at[2] += 1
+    if at[2] == c:
+        at[2] = 0
+        at[1] += 1
+        if at[1] == b:
+            at[1] = 0
+            at[0] += 1
+
+
+@inline
+def offset_of(at, sa, sb, sc):
+    return at[0] * sa + at[1] * sb + at[2] * sc
 
 
 @kernel
 def copy_rows(
-    x: Ptr[T], y: Ptr[T], b: i64, c: i64, d: i64, sa: i64, sb: i64, sc: i64, sd: i64, near: i64,
-    lo: i64, hi: i64,
+    x: Ptr[T], y: Ptr[T], b: i64, c: i64, d: i64, sa: i64, sb: i64, sc: i64, sd: i64, ta: i64,
+    tb: i64, tc: i64, td: i64, near: i64, dense: i64, one: i64, lo: i64, hi: i64,
 ):  # fmt: skip
+    """Rows of d elements by the steps of both arrays; those of x are ``near``, of y ``dense``.
+
+    Where rows have ``one`` dimension, their offsets are multiples.
+    """
+    at = array(i64, 3)
+    begin(at, lo, b, c)
     for u in range(lo, hi):
-        source = x + offset_of(u, b, c, sa, sb, sc)
-        to = y + u * d
-        if near:
-            for i in range(d):
-                to[i] = source[i]
-        else:
-            for i in range(d):
-                to[i] = source[i * sd]
+        source = x + (u * sc if one else offset_of(at, sa, sb, sc))
+        to = y + (u * tc if one else offset_of(at, ta, tb, tc))
+        for i in range(d):
+            to[i if dense else i * td] = source[i if near else i * sd]
+        if not one:
+            advance(at, b, c)
 
 
 @inline
@@ -96,15 +115,6 @@ def copy_transposed(
                 transpose_part(source + r0, to + r0 * width, 0, SIDE, l0, l0 + SIDE, step, width)
             else:
                 transpose_part(source, to, r0, r1, l0, min(l0 + SIDE, length), step, width)
-
-
-@kernel
-def copy_blocks(x: Ptr[T], y: Ptr[T], length: i64, width: i64, lo: i64, hi: i64):
-    for u in range(lo, hi):
-        source = x + u * length
-        to = y + u * width
-        for i in range(length):
-            to[i] = source[i]
 
 
 def _shares(units: int, work: int) -> tuple[int, int]:
@@ -150,12 +160,12 @@ def _plan(shape: Ints, strides: Ints, dtype: np.dtype) -> tuple[Any, Ints, int, 
     if len(sizes) > 4:
         return None
     if len(sizes) <= 1 and (not steps or steps[0] == 1):
-        return copy_flat.get(kind), (), prod(shape), 1
+        return convert.get(kind, kind, to=PLAIN), (), prod(shape), 1
     if steps[-1] != 1 and 1 in steps:
         return _transposing(kind, sizes, steps)
     _, b, c, d = _four(sizes, 1)
-    run = copy_rows.get(kind, near=steps[-1] == 1)
-    return run, (b, c, d, *_four(steps, 0)), prod(shape) // d, d
+    run = copy_rows.get(kind, near=steps[-1] == 1, dense=True, one=len(sizes) < 3)
+    return run, (b, c, d, *_four(steps, 0), b * c * d, c * d, d, 1), prod(shape) // d, d
 
 
 def _transposing(kind: str, sizes: list[int], steps: list[int]) -> tuple[Any, Ints, int, int]:
@@ -185,18 +195,6 @@ def copied(x: ndarray) -> ndarray | None:
     return y
 
 
-@kernel
-def assign_rows(
-    x: Ptr[T], y: Ptr[T], b: i64, c: i64, d: i64, sa: i64, sb: i64, sc: i64, sd: i64,
-    ta: i64, tb: i64, tc: i64, td: i64, lo: i64, hi: i64,
-):  # fmt: skip
-    for u in range(lo, hi):
-        source = x + offset_of(u, b, c, sa, sb, sc)
-        to = y + offset_of(u, b, c, ta, tb, tc)
-        for i in range(d):
-            to[i * td] = source[i * sd]
-
-
 def assign(to: ndarray, source: Any) -> bool:
     """Write an array or a number over an array of any strides; False where a loop can't."""
     if not isinstance(source, ndarray):
@@ -215,7 +213,8 @@ def assign(to: ndarray, source: Any) -> bool:
     if to.size:
         _, b, c, d = _four(sizes, 1)
         numbers = (b, c, d, *_four(sources, 0), *_four(targets, 0))
-        assign_rows.get(kind)(source, to, *numbers, *_shares(to.size // d, d))
+        run = copy_rows.get(kind, near=False, dense=False, one=False)
+        run(source, to, *numbers, *_shares(to.size // d, d))
     return True
 
 
@@ -295,9 +294,11 @@ def _joined(parts: Any, dim: int, kind: str) -> ndarray:
             dense = copied(p)
             p = plain(p) if dense is None else dense
         if outer == 1:
-            copy_flat.get(kind)(p, at, *_shares(length, 1))
+            convert.get(kind, kind, to=PLAIN)(p, at, *_shares(length, 1))
         else:
-            copy_blocks.get(kind)(p, at, length, width, *_shares(outer, length))
+            steps = (0, 0, length, 1, 0, 0, width, 1)
+            run = copy_rows.get(kind, near=True, dense=True, one=True)
+            run(p, at, 1, outer, length, *steps, *_shares(outer, length))
         at += length * p.itemsize
     return out
 
@@ -318,30 +319,18 @@ def stack(*parts: ndarray, dim: int) -> ndarray | None:
 
 
 @kernel
-def convert(x: Ptr[T], y: Ptr[U], lo: i64, hi: i64):
-    for i in range(lo, hi):
-        y[i] = x[i]
-
-
-@kernel
-def to_bool(x: Ptr[T], y: Ptr[b1], lo: i64, hi: i64):
-    for i in range(lo, hi):
-        y[i] = x[i] != 0
-
-
-@kernel
-def to_i64(x: Ptr[T], y: Ptr[i64], lo: i64, hi: i64):
+def convert(x: Ptr[T], y: Ptr[U], to: i64, lo: i64, hi: i64):
     for i in range(lo, hi):
         v = x[i]
         # What does not fit becomes the lowest number, as the processor has it.
-        y[i] = i64(v) if abs(v) < 9223372036854775808.0 else LEAST
-
-
-@kernel
-def to_i32(x: Ptr[T], y: Ptr[i32], lo: i64, hi: i64):
-    for i in range(lo, hi):
-        v = x[i]
-        y[i] = i32(v) if v > -2147483649.0 and v < 2147483648.0 else i32(LEAST_32)
+        if to == WIDE:
+            y[i] = i64(v) if abs(v) < 9223372036854775808.0 else LEAST
+        elif to == SHORT:
+            y[i] = i32(v) if v > -2147483649.0 and v < 2147483648.0 else i32(LEAST_32)
+        elif to == MASK:
+            y[i] = v != 0
+        else:
+            y[i] = v
 
 
 NAMES = {
@@ -366,18 +355,16 @@ def _converter(source: np.dtype, target: np.dtype) -> Any:
     a, b = NAMES.get(source.name), NAMES.get(target.name)
     if a is None or b is None or a == b or not (source.isnative and target.isnative):
         return None
+    to = PLAIN
     if "bf16" in (a, b):
-        return convert.get(a, b) if "f32" in (a, b) else None
-    if "f16" in (a, b):
-        usual = (a, b) in (("f32", "f16"), ("f16", "f32"), ("f16", "f64"))
-        return convert.get(a, b) if usual and reads_half() else None
-    if b == "b1":
-        return to_bool.get(a)
-    if b in ("f32", "f64"):
-        return convert.get(a, b)
-    if a in ("f32", "f64"):
-        return {"i64": to_i64, "i32": to_i32}[b].get(a) if b in ("i64", "i32") else None
-    return convert.get(a, b)
+        known = "f32" in (a, b)
+    elif "f16" in (a, b):
+        known = (a, b) in (("f32", "f16"), ("f16", "f32"), ("f16", "f64")) and reads_half()
+    elif b in ("b1", "f32", "f64") or a not in ("f32", "f64"):
+        known, to = True, MASK if b == "b1" else PLAIN
+    else:
+        known, to = b in ("i64", "i32"), WIDE if b == "i64" else SHORT
+    return convert.get(a, b, to=to) if known else None
 
 
 def to_copy(x: ndarray, dtype: np.dtype) -> ndarray | None:
@@ -408,22 +395,20 @@ def choose_rows(
 ):  # fmt: skip
     first = a[0]
     second = b[0]
+    place = array(i64, 3)
+    begin(place, lo, m, n)
     for u in range(lo, hi):
-        row = mask + offset_of(u, m, n, sa, sb, sc)
+        row = mask + offset_of(place, sa, sb, sc)
         x = a + u * d
         z = b + u * d
         to = y + u * d
         for i in range(d):
-            at = i * sd
-            if near:
-                at = i
+            taken = row[i if near else i * sd]
             if one_a:
-                to[i] = first if row[at] else z[i]
+                to[i] = first if taken else z[i]
             else:
-                if one_b:
-                    to[i] = x[i] if row[at] else second
-                else:
-                    to[i] = x[i] if row[at] else z[i]
+                to[i] = x[i] if taken else (second if one_b else z[i])
+        advance(place, m, n)
 
 
 def where(condition: Any, a: Any, b: Any) -> ndarray | None:
@@ -497,20 +482,11 @@ def triangle_rows(
     for u in range(lo, hi):
         source = x + u * width
         to = y + u * width
-        edge = u % rows + diagonal
-        if lower:
-            edge = edge + 1
-        edge = min(max(edge, 0), width)
+        edge = min(max(u % rows + diagonal + (1 if lower else 0), 0), width)
         for i in range(edge):
-            if lower:
-                to[i] = source[i]
-            else:
-                to[i] = 0
+            to[i] = source[i] if lower else 0
         for i in range(edge, width):
-            if lower:
-                to[i] = 0
-            else:
-                to[i] = source[i]
+            to[i] = 0 if lower else source[i]
 
 
 def _triangle(x: ndarray, diagonal: int, lower: bool) -> ndarray | None:

@@ -25,7 +25,6 @@ from weft.native.codegen.row_programs import (
     sqrt,
     total,
 )
-from weft.native.codegen.whole import EntrySpec
 from weft.native.loops.reduce import SUM, step
 from weft.native.loops.short_rows import SHORT
 from weft.native.loops.sums import LEAF
@@ -107,15 +106,7 @@ def _fits(part: Any, x: ndarray, shape: tuple[int, ...]) -> bool:
 @functools.cache
 def _last_rows() -> Any:
     """Layer norm over the last dimension, with weights, as one call."""
-    spec = EntrySpec(
-        ("f32", "f32 row", "f32 row", "number"),
-        ("f32 like 0", "f32 kept", "f32 kept"),
-        ("take 0", "take 1", "take 2", "give 0", "give 1", "give 2", "take 3", "last"),
-        *("lead", "last"),
-        returns=(0, 1, 2),
-        narrow=(SHORT, MANY),
-    )
-    return _layer_norm.whole.rows.whole(spec, "f32")
+    return _layer_norm.whole.entry(_layer_norm.whole.rows, narrow=(SHORT, MANY))
 
 
 @functools.lru_cache(512)
@@ -231,33 +222,12 @@ def _total(parts: ndarray | None) -> ndarray | None:
 
 
 @functools.cache
-def _few_rows(weighted: bool) -> tuple[Any, Any]:
+def _few_rows(weighted: bool) -> tuple[Any, ...]:
     """Both passes over the last dimension, with weight and bias or without, as one call each."""
     absent = frozenset(() if weighted else ("weight", "bias"))
-    row, over = ("f32 row",) * weighted, ("lead", "last")
-    forward = EntrySpec(
-        ("f32", *row, *row, "number"),
-        ("f32 like 0", "f32 kept", "f32 kept"),
-        (
-            *(f"take {k}" for k in range(1 + 2 * weighted)),
-            *("give 0", "give 1", "give 2", f"take {1 + 2 * weighted}", "last"),
-        ),
-        *over,
-        most=LEAF,
-        returns=(0, 1, 2),
-    )
-    backward = EntrySpec(
-        ("f32", "f32 like", *row, *("f32 kept",) * 4),
-        ("f32 like 0", "f32 like 0"),
-        (*(f"take {k}" for k in range(6 + weighted)), "give 0", "give 1", "last"),
-        *over,
-        most=LEAF,
-        returns=(0, 1),
-    )
-    return (
-        _layer_norm.variant(absent).reference.whole(forward, "f32"),
-        _layer_norm_back.variant(absent, (True, True, False)).reference.whole(backward, "f32"),
-    )
+    forward = _layer_norm.variant(absent)
+    back = _layer_norm_back.variant(absent, (True, True, False))
+    return tuple(v.entry(v.reference, most=LEAF) for v in (forward, back))
 
 
 def layer_norm_small(

@@ -19,9 +19,10 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, i32, i64, inline
 from weft.native.codegen.jit import kernel
+from weft.native.loops import indexing
 from weft.native.loops.reduce import MEAN, step
 from weft.native.memory import buffers
-from weft.native.memory.layout import FLOATS, in_layout, is_last, made_like
+from weft.native.memory.layout import FLOATS, in_layout, is_last, made_like, plain
 
 ndarray = np.ndarray
 Ints = tuple[int, ...]
@@ -257,79 +258,6 @@ def max_rows_large(
                 for kx in range(xf, last_inside(x0, geo[DW], geo[KW], geo[W]) + 1):
                     at = line + kx * geo[DW]
                     max_update(sample + at * c, out, to, at, 0, 0, c, 1)
-
-
-# --- values by their place in the plane ------------------------------------------------
-
-
-@kernel(unswitched=True)
-def scatter_planes(
-    g: Ptr[T], where: Ptr[i64], out: Ptr[T], bad: Ptr[i64], count: i64, size: i64, lo: i64, hi: i64
-):
-    for u in range(lo, hi):
-        values = g + u * count
-        places = where + u * count
-        plane = out + u * size
-        for i in range(size):
-            plane[i] = T(0.0)
-        wrong = 0
-        for i in range(count):
-            outside = places[i] < 0 or places[i] >= size
-            wrong = wrong | i64(outside)
-            plane[0 if outside else places[i]] += values[i]
-        if wrong:
-            bad[0] = 1
-
-
-@kernel
-def scatter_rows(
-    g: Ptr[T], where: Ptr[i64], out: Ptr[T], bad: Ptr[i64], count: i64, size: i64, c: i64,
-    lo: i64, hi: i64,
-):  # fmt: skip
-    tiles = (c + TILE - 1) // TILE
-    for u in range(lo, hi):
-        at = u % tiles * TILE
-        width = min(TILE, c - at)
-        values = g + u // tiles * count * c + at
-        places = where + u // tiles * count * c + at
-        plane = out + u // tiles * size * c + at
-        wrong = 0
-        if width == c:
-            for i in range(size * c):
-                plane[i] = T(0.0)
-            for i in range(count * c):
-                wrong = wrong | i64(places[i] < 0 or places[i] >= size)
-        else:
-            for i in range(size):
-                for k in range(width):
-                    plane[i * c + k] = T(0.0)
-            for i in range(count):
-                for k in range(width):
-                    wrong = wrong | i64(places[i * c + k] < 0 or places[i * c + k] >= size)
-        if wrong:
-            bad[0] = 1
-        else:
-            for i in range(count):
-                for k in range(width):
-                    plane[places[i * c + k] * c + k] += values[i * c + k]
-
-
-@kernel
-def gather_planes(
-    x: Ptr[T], where: Ptr[i64], out: Ptr[T], bad: Ptr[i64], count: i64, size: i64, lo: i64, hi: i64
-):
-    for u in range(lo, hi):
-        places = where + u * count
-        plane = x + u * size
-        to = out + u * count
-        wrong = 0
-        for i in range(count):
-            wrong = wrong | i64(places[i] < 0 or places[i] >= size)
-        if wrong:
-            bad[0] = 1
-        else:
-            for i in range(count):
-                to[i] = plane[places[i]]
 
 
 # --- the mean value --------------------------------------------------------------------
@@ -736,17 +664,11 @@ def plane_scatter(x: ndarray, indices: ndarray, shape: Ints) -> ndarray | None:
         return None
     last = is_last(x)
     x, indices = in_layout(x, last), in_layout(indices, last)
-    out = made_like(x, shape, last)
     n, c = shape[:2]
-    count, size = prod(x.shape[2:]), prod(shape[2:])
-    bad = buffers.zeros(1, np.int64)
-    arrays = x, indices, out, bad
-    if last:
-        shares = _shares(n * -(-c // TILE), size * TILE)
-        scatter_rows.get(kind)(*arrays, count, size, c, *shares)
-    else:
-        scatter_planes.get(kind)(*arrays, count, size, *_shares(n * c, size))
-    return None if buffers.wrong(bad) else out
+    outer, inner = (n, c) if last else (n * c, 1)
+    sizes = outer, prod(shape[2:]), prod(x.shape[2:]), inner
+    out = made_like(x, shape, last)
+    return indexing.placed(None, x, indices, out, sizes, False, True, 1, -1, 0, True, True)
 
 
 def plane_gather(x: ndarray, indices: ndarray) -> ndarray | None:
@@ -756,15 +678,9 @@ def plane_gather(x: ndarray, indices: ndarray) -> ndarray | None:
         return None
     if x.shape[:2] != indices.shape[:2]:
         return None
-    x, indices = in_layout(x, False), in_layout(indices, False)
     out = buffers.empty(indices.shape, x.dtype)
-    count, size = prod(indices.shape[2:]), prod(x.shape[2:])
-    bad = buffers.zeros(1, np.int64)
-    gather_planes.get(kind)(
-        *(x, indices, out, bad, count, size),
-        *_shares(prod(x.shape[:2]), count),
-    )
-    return None if buffers.wrong(bad) else out
+    sizes = prod(x.shape[:2]), prod(x.shape[2:]), prod(indices.shape[2:]), 1
+    return indexing.picked(plain(x), plain(indices), out, kind, sizes, False, 0, True)
 
 
 def _count(count_include_pad: bool, divisor_override: int | None) -> int | None:

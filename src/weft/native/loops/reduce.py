@@ -32,7 +32,6 @@ from weft.native.codegen.row_programs import (
     row_program,
     total,
 )
-from weft.native.codegen.whole import EntrySpec
 from weft.native.loops import sums
 from weft.native.loops.movement import to_copy
 from weft.native.memory import buffers
@@ -296,24 +295,19 @@ def mean_over(x: ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0)
     return _reduced(MEAN, x, dim, keepdim)
 
 
-def amax(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
-    """The maximum over some dimensions; NaN wins."""
-    return _reduced(LARGEST, x, dim, keepdim)
+def _over(kind: Reduction) -> Callable[..., ndarray | None]:
+    """A reduction over some dimensions."""
+    return lambda x, dim, keepdim: _reduced(kind, x, dim, keepdim)
 
 
-def amin(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
-    """The minimum over some dimensions; NaN wins."""
-    return _reduced(SMALLEST, x, dim, keepdim)
+def _of_all(kind: Reduction) -> Callable[..., ndarray | None]:
+    """A reduction of all elements."""
+    return lambda x: _reduced(kind, x, tuple(range(x.ndim)), False)
 
 
-def max_of_all(x: ndarray) -> ndarray | None:
-    """The largest of all elements; NaN wins."""
-    return _reduced(LARGEST, x, tuple(range(x.ndim)), False)
-
-
-def min_of_all(x: ndarray) -> ndarray | None:
-    """The smallest of all elements; NaN wins."""
-    return _reduced(SMALLEST, x, tuple(range(x.ndim)), False)
+# Maximum and minimum; NaN wins.
+amax, amin = _over(LARGEST), _over(SMALLEST)
+max_of_all, min_of_all = _of_all(LARGEST), _of_all(SMALLEST)
 
 
 def any_over(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
@@ -437,10 +431,8 @@ BOTH, PLACE = (True, True), (False, True)  # which results of a choice are wante
 @functools.cache
 def _small_pick(program: RowProgram, wanted: tuple[bool, bool]) -> Callable:
     """The choice along the last dimension of a small array as one call."""
-    given = ("f32 lead", "i64 lead")[not wanted[0] :]
-    passes = ("take 0", *(f"give {i}" for i in range(len(given))), "last")
-    spec = EntrySpec(("f32",), given, passes, "lead", "last", returns=tuple(range(len(given))))
-    return program.variant(wanted=wanted).rows.whole(spec, "f32")
+    variant = program.variant(wanted=wanted)
+    return variant.entry(variant.rows, "lead")
 
 
 @functools.lru_cache(512)

@@ -158,36 +158,33 @@ def _resized(x: ndarray, out: Ints, taps: _Taps) -> ndarray:
     return y
 
 
-def _taken(x: ndarray, shape: Ints, longest: int) -> bool:
-    total = x.size + prod(shape)
-    return (
-        x.dtype in FLOATS
-        and x.ndim in (3, 4)
-        and not buffers.small(total, SMALL)
-        and x.size > 0
-        and prod(shape) > 0
-        and longest <= LONGEST
-    )
+def _by_taps(
+    x: ndarray, spatial: Ints, size: Ints, back: bool, mode: str, align: bool, scales: Any,
+    antialias: bool,
+) -> ndarray | None:  # fmt: skip
+    """An input resized from ``spatial`` to ``size``, or a gradient taken back."""
+    out = spatial if back else size
+    total = x.size + prod((*x.shape[:2], *out))
+    if x.dtype not in FLOATS or x.ndim not in (3, 4) or buffers.small(total, SMALL):
+        return None
+    if not x.size or not prod(out) or x.shape[-1] > LONGEST:
+        return None
+    scales = None if scales is None else tuple(scales)
+    return _resized(x, out, _taps(spatial, size, x.dtype, back, mode, align, scales, antialias))
 
 
 def upsample(
     x: ndarray, size: Ints, mode: str, align_corners: bool, scales: Any, antialias: bool
 ) -> ndarray | None:
     """The spatial axes of (N, C, ...) resized."""
-    if not _taken(x, (*x.shape[:2], *size), x.shape[-1]):
-        return None
-    scales = None if scales is None else tuple(scales)
-    options = mode, align_corners, scales, antialias
-    return _resized(x, tuple(size), _taps(x.shape[2:], tuple(size), x.dtype, False, *options))
+    how = mode, align_corners, scales, antialias
+    return _by_taps(x, x.shape[2:], tuple(size), False, *how)
 
 
 def upsample_back(
     x: ndarray, shape: Ints, mode: str, align_corners: bool, scales: Any, antialias: bool
 ) -> ndarray | None:
     """The transpose of ``upsample``, for a gradient and the shape of the input."""
-    if x.shape[:2] != tuple(shape[:2]) or not _taken(x, tuple(shape), x.shape[-1]):
-        return None
-    scales = None if scales is None else tuple(scales)
-    options = mode, align_corners, scales, antialias
-    spatial = tuple(shape[2:])
-    return _resized(x, spatial, _taps(spatial, x.shape[2:], x.dtype, True, *options))
+    how = mode, align_corners, scales, antialias
+    same = x.shape[:2] == tuple(shape[:2])
+    return _by_taps(x, tuple(shape[2:]), x.shape[2:], True, *how) if same else None

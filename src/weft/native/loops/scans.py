@@ -13,6 +13,7 @@ from weft.native.codegen.compiler import Ptr, T, array, f64, i64, sqrt
 from weft.native.codegen.jit import kernel
 from weft.native.codegen.row_programs import Along, row_program, running
 from weft.native.codegen.whole import EntrySpec
+from weft.native.loops.short_rows import above
 from weft.native.loops.sums import leaf
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS
@@ -32,11 +33,10 @@ def _running(x: Along) -> Any:
 
 
 @functools.cache
-def _small_running() -> tuple[Callable, Callable]:
+def _small_running() -> tuple[Callable, ...]:
     """Along the last dimension of a small array, from its start or from its end, as one call."""
-    passes, rows = ("take 0", "give 0", "last"), _running.whole.scan_rows
-    spec = EntrySpec(("f32",), ("f32 like 0",), passes, "lead", "last", most=MOST)
-    return rows.whole(spec, "f32", back=False), rows.whole(spec, "f32", back=True)
+    made = _running.whole
+    return tuple(made.entry(made.scan_rows, back=b, most=MOST) for b in (False, True))
 
 
 @functools.lru_cache(512)
@@ -87,14 +87,9 @@ def _greatest(
                         a = p[i]
                         b = p[best]
                         # NaN is the greatest.
-                        if least:
-                            if (a < b) or (b != b and a == a):
-                                best = i
-                                equal = 0
-                        else:
-                            if (a > b) or (a != a and b == b):
-                                best = i
-                                equal = 0
+                        if above(b, a) if least else above(a, b):
+                            best = i
+                            equal = 0
                         if (a == b) or (a != a and b != b):
                             equal = 1
             if equal:
@@ -102,6 +97,11 @@ def _greatest(
             taken[best] = 1
             values[row * k + j] = p[best]
             places[row * k + j] = best
+
+
+@functools.cache
+def _ordered(largest: bool) -> Callable:
+    return _greatest.get("f32", least=not largest)
 
 
 def topk(
@@ -117,7 +117,7 @@ def topk(
     shape = (*x.shape[:-1], k)
     values, places = buffers.empty(shape, F32), buffers.empty(shape, np.int64)
     ties = buffers.zeros(1, np.int64)
-    _greatest.get("f32")(x, values, places, ties, n, k, not largest, x.size // n, 1)
+    _ordered(largest)(x, values, places, ties, n, k, x.size // n, 1)
     return None if buffers.wrong(ties) else (values, places)  # whose order is PyTorch's own
 
 

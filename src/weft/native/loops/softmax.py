@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
-from weft.native.codegen.compiler import Ptr, T, i64, maximum
-from weft.native.codegen.jit import Kernel, kernel
+from weft.native.codegen.jit import Kernel
 from weft.native.codegen.row_programs import (
     GRAIN,
     NEVER,
     Along,
+    Each,
     Number,
     RowProgram,
     exp_flush,
@@ -26,10 +26,9 @@ from weft.native.codegen.row_programs import (
     row_program,
     total,
 )
-from weft.native.codegen.whole import EntrySpec
 from weft.native.loops.reduce import one_step, put_back, repeats, valid
 from weft.native.loops.short_rows import SHORT
-from weft.native.loops.sums import LEAF, leaf
+from weft.native.loops.sums import LEAF
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 
@@ -93,11 +92,8 @@ def _plan(
 @functools.cache
 def _last(program: RowProgram) -> Callable[..., ndarray | None]:
     """Along the last dimension, as one call; many short rows are better done together."""
-    rows = program.whole.rows
-    takes, gives = ("f32", "f32 like")[: len(rows.parameters) - 2], ("f32 like 0",)
-    passes = (*(f"take {k}" for k in range(len(takes))), "give 0", "last")
     narrow = (SHORT, program.together)
-    return rows.whole(EntrySpec(takes, gives, passes, "lead", "last", GRAIN, narrow=narrow), "f32")
+    return program.whole.entry(program.whole.rows, grain=GRAIN, narrow=narrow)
 
 
 def _is_one_call(program: RowProgram, x: ndarray, dim: int) -> bool:
@@ -150,58 +146,31 @@ def log_softmax(x: ndarray, dim: int) -> ndarray | None:
 # is exact, or summed in NumPy's order.
 
 
-@kernel
-def _less_top(x: Ptr[T], y: Ptr[T], n: i64, lo: i64, hi: i64) -> None:
-    for row in range(lo, hi):
-        p = x + row * n
-        q = y + row * n
-        top = p[0]
-        for i in range(1, n):
-            top = maximum(top, p[i])
-        for i in range(n):
-            q[i] = p[i] - top
+@row_program
+def _less_top(x: Along) -> Any:
+    return x - largest(x)
 
 
-@kernel
-def _by_sum(x: Ptr[T], y: Ptr[T], n: i64, lo: i64, hi: i64) -> None:
-    for row in range(lo, hi):
-        p = x + row * n
-        q = y + row * n
-        total = leaf(p, n)
-        for i in range(n):
-            q[i] = p[i] / total
+@row_program
+def _by_sum(x: Along) -> Any:
+    return x / total(x)
 
 
-@kernel
-def _totals(x: Ptr[T], y: Ptr[T], n: i64, lo: i64, hi: i64) -> None:
-    for row in range(lo, hi):
-        y[row] = leaf(x + row * n, n)
+@row_program
+def _totals(x: Along) -> Any:
+    return total(x)
 
 
-@kernel
-def _less_each(x: Ptr[T], by: Ptr[T], y: Ptr[T], n: i64, lo: i64, hi: i64) -> None:
-    for row in range(lo, hi):
-        for i in range(n):
-            y[row * n + i] = x[row * n + i] - by[row]
+@row_program
+def _less_each(x: Along, by: Each) -> Any:
+    return x - by
 
 
 @functools.cache
-def _few() -> tuple[Callable, Callable, Callable, Callable]:
+def _few() -> tuple[Callable, ...]:
     """The steps along the last dimension of up to ``LEAF`` elements, as one call each."""
-    alike = EntrySpec(
-        ("f32",), ("f32 like 0",), ("take 0", "give 0", "last"), "lead", "last", most=LEAF
-    )
-    sums = EntrySpec(
-        ("f32",), ("f32 kept",), ("take 0", "give 0", "last"), "lead", "last", most=LEAF
-    )
-    passes = ("take 0", "take 1", "give 0", "last")
-    less = EntrySpec(("f32", "f32 kept"), ("f32 like 0",), passes, "lead", "last", most=LEAF)
-    return (
-        _less_top.whole(alike, "f32"),
-        _by_sum.whole(alike, "f32"),
-        _totals.whole(sums, "f32"),
-        _less_each.whole(less, "f32"),
-    )
+    steps = (program.whole for program in (_less_top, _by_sum, _totals, _less_each))
+    return tuple(step.entry(step.reference, most=LEAF) for step in steps)
 
 
 def softmax_small(x: ndarray, dim: int) -> ndarray | None:
