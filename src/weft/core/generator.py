@@ -57,6 +57,7 @@ _TWO32 = np.array(2.0**32)
 _TWO_PI = 2.0 * math.pi
 _INT64_MIN = -(1 << 63)
 _NOT_READY: tuple[Any, int, Array] = (None, 0, np.empty(0, np.float32))
+_NONE_AHEAD = None, 0, 0
 
 # Byte layout of PyTorch's saved generator state: 5056 bytes, 64-bit slots for 32-bit words.
 _STATE = np.dtype(
@@ -271,6 +272,31 @@ class ArrayGenerator:
         if n > _CHUNK:
             return self._in_chunks(self._floats, n, _F32, _CHUNK)
         return _unit_floats(self._words(n))
+
+    def floats_ahead(self) -> tuple[Array | None, int, int]:
+        """Values in [0, 1) that are ready to be taken, where they begin, and by how many at a time.
+
+        Compiled code takes some of them (``codegen.writes``), and whoever called it moves on
+        (``skip``). If none are ready, the next draw in Python makes some.
+        """
+        buffer, ready = self._ready_floats
+        return (ready, self._pos, 1) if buffer is self._buffer else _NONE_AHEAD
+
+    def normals_ahead(self) -> tuple[Array | None, int, int]:
+        """The same for standard normals."""
+        pos = self._pos
+        buffer, start, ready = self._ready.get(pos % 16, _NOT_READY)
+        if buffer is not self._buffer or pos < start:
+            return _NONE_AHEAD
+        return ready, pos - start, 16
+
+    def words_ahead(self) -> tuple[Array, int]:
+        """The same for words."""
+        return self._buffer, self._pos
+
+    def skip(self, n: int) -> None:
+        """Move past words whose values were taken."""
+        self._pos += n
 
     def _doubles(self, n: int) -> Array:
         """Return n float64 values in [0, 1) of 53 bits."""

@@ -59,13 +59,17 @@ def _told(key: int, given: int, count: int) -> int:
 _TELL = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(_told)
 
 
+def new_from_descr() -> int:
+    """The address of NumPy's function that makes an array."""
+    capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    return ctypes.cast(get(capsule, None), ctypes.POINTER(ctypes.c_void_p))[_NEW_FROM_DESCR] or 0
+
+
 @once
 def _table() -> bytes:
     api = ctypes.pythonapi
-    capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
-    get = api.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    numpy = ctypes.cast(get(capsule, None), ctypes.POINTER(ctypes.c_void_p))
     known: dict[str, Any] = {
         "ndarray": id(np.ndarray),
         "float": id(float),
@@ -75,7 +79,7 @@ def _table() -> bytes:
         "threads": ctypes.addressof(threads.CELL),
         "watched": ctypes.addressof(WATCHED),
         "tell": ctypes.cast(_TELL, ctypes.c_void_p).value,
-        "NewFromDescr": numpy[_NEW_FROM_DESCR],
+        "NewFromDescr": new_from_descr(),
         **{name: id(np.dtype(kind)) for name, kind in _DTYPES.items()},
     }
     for name in _NAMES:

@@ -292,7 +292,152 @@ DIFFERENTIABLE, VARIADIC, MASK, ALL, KINDS, NUMBERS, LOUD, ROWS, NONES, OUTPUTS 
 FLOATING, INTEGRAL, BOOLEAN = 1, 2, 4
 
 
-class Finish(Emitter):
+# Where ``TensorEmitter.state_of_thread`` keeps what it found last.
+LAST_STATE = "@last_thread = internal global i64 0\n@last_state = internal global ptr null\n"
+
+
+class TensorEmitter(Emitter):
+    """A function on tensors of the layer above: their slots, the modes, the user's frame.
+
+    It has the labels ``decline``, where it returns None, and ``fail``, where it raises.
+    """
+
+    def __init__(self, name: str, places: dict[str, int], layout: RecordLayout) -> None:
+        super().__init__(name, places)
+        self.tensor, self.state = layout.tensor, layout.state
+        self.frames, self.by_thread = layout.frames, layout.by_thread
+        # What is let go of in the end: and, should it fail, the result.
+        self.root = self.empty()
+        self.owned: list[LLVMValue] = []
+
+    def none_in(self, owner: LLVMValue, *offsets: int) -> None:
+        none = self.known("None")
+        for offset in offsets:
+            self.store(self.hold(none), owner, offset)
+
+    def own(self, value: LLVMValue, owner: LLVMValue, offset: int) -> LLVMValue:
+        """Put a new reference where its owner keeps it; leave if there is none."""
+        self.leave_if(self.test("eq", value, NULL), "fail")
+        self.store(value, owner, offset)
+        return value
+
+    def lend(self, value: LLVMValue, owner: LLVMValue, offset: int) -> None:
+        self.store(self.hold(value), owner, offset)
+
+    def make(self, kind: str) -> LLVMValue:
+        """A new object with empty slots; if it has a ``__dict__``, that is made when first used."""
+        return self.call("PyType_GenericAlloc", self.known(kind), self.constant(0))
+
+    def is_tensor(self, value: LLVMValue) -> LLVMValue:
+        return self.is_a(value, "Tensor", "Parameter")
+
+    def version(self, cell: LLVMValue) -> LLVMValue:
+        """The version in a cell (a borrowed reference)."""
+        return self.first_of(cell)
+
+    def owner(self) -> LLVMValue:
+        """A variable for a reference that is let go of in the end."""
+        made = self.empty()
+        self.owned.append(made)
+        return made
+
+    def release(self) -> None:
+        for variable in self.owned:
+            self.drop(self.load(variable))
+
+    def state_of_thread(self) -> LLVMValue:
+        """The modes of this thread, which are one object for as long as it lives.
+
+        Those of the thread that asked last are held in two words of memory; numbers of threads are
+        never used again.
+        """
+        thread = self.call("PyThreadState_Get")
+        number = self.call("PyThreadState_GetID", thread, kind="i64")
+        last, held = LLVMValue("@last_thread"), LLVMValue("@last_state")
+        known = self.test("eq", self.load(last, 0, "i64"), number)
+        if not self.by_thread:  # something else may run in turns in one thread
+            known = LLVMValue("false", "i1")
+        with self.otherwise(known):
+            now = self.call("PyObject_GetAttr", self.known("modes"), self.known("'now'"))
+            self.leave_if(self.test("eq", now, NULL), "fail")
+            before = self.load(held)
+            self.store(number, last)
+            self.store(now, held)
+            self.drop(before)
+        # It outlives the call: whoever takes its place runs in another thread, which has its own.
+        state, mine = self.load(held), self.owner()
+        self.store(self.hold(state), mine)
+        return state
+
+    def elements(self, array: LLVMValue) -> LLVMValue:
+        """How many elements an array has."""
+        rank = self.value("i64", f"sext i32 {self.load(array, RANK, 'i32')} to i64")
+        sizes, total = self.load(array, SHAPE), self.variable("i64", 1)
+        with self.each(rank) as d:
+            size = self.load(sizes, self.scaled(d), "i64")
+            self.store(self.arithmetic("mul", self.load(total, 0, "i64"), size), total)
+        return self.load(total, 0, "i64")
+
+    def is_contiguous(self, array: LLVMValue) -> LLVMValue:
+        flags = self.load(array, FLAGS, "i32")
+        return self.test("ne", self.arithmetic("and", flags, 1), 0)
+
+    def fill_fresh(self, t: LLVMValue) -> None:
+        """What a tensor on memory of its own has."""
+        slots = self.tensor
+        self.none_in(t, slots["_base"], slots["_view"], slots["_node"])
+        cell = self.own(self.call("PyList_New", self.constant(1)), t, slots["_vc"])
+        zero = self.hold(self.known("0"))
+        self.call("PyList_SetItem", cell, self.constant(0), zero, kind="i32")
+
+    def is_idle(self, now: LLVMValue) -> LLVMValue:
+        """Decline where something unusual is on; whether ops are recorded."""
+        self.leave_unless(self.is_known(self.first_of(self.known("enabled")), "True"), "decline")
+        self.leave_unless(self.test("eq", self.size(self.known("INFERRING")), 0), "decline")
+        self.leave_unless(self.is_a(now, "State"), "decline")
+        mode = self.load(now, self.state["mode"])
+        self.leave_if(self.is_known(mode, "SPECIAL"), "decline")
+        return self.is_known(mode, "PLAIN")
+
+    def user_frame(
+        self, at: FrameLayout, depth: LLVMValue, unknown: str
+    ) -> tuple[LLVMValue, LLVMValue]:
+        """What ``caller`` finds, without making objects of frames: code and instruction.
+
+        It goes to ``unknown`` where it meets code of a file that it has not met before.
+        """
+        head, found = self.label(), self.label()
+        last = self.first_of(self.known("last_caller"))
+        thread = self.call("PyThreadState_Get")
+        step = self.variable("ptr", self.load(self.load(thread, at.running), at.current))
+        with self.each(depth):
+            here = self.load(step)
+            self.leave_if(self.test("eq", here, NULL), unknown)
+            self.store(self.load(here, at.previous), step)
+        self.go(head)
+        self.here(head)
+        inner = self.load(step)
+        self.leave_if(self.test("eq", inner, NULL), unknown)
+        code = self.load(inner, at.code)
+        self.leave_if(self.test("eq", code, last), found)
+        own = self.call("PyDict_GetItem", self.known("own_files"), self.load(code, at.filename))
+        self.leave_if(self.test("eq", own, NULL), unknown)
+        with self.when(self.is_known(own, "True")):
+            self.store(self.load(inner, at.previous), step)
+            self.go(head)
+            self.here(self.label())
+        place = self.known("last_caller")
+        self.call("PyList_SetItem", place, self.constant(0), self.hold(code), kind="i32")
+        self.go(found)
+        self.here(found)
+        inner = self.load(step)
+        code = self.load(inner, at.code)
+        here = self.value("i64", f"ptrtoint ptr {self.load(inner, at.instruction)} to i64")
+        start = self.value("i64", f"ptrtoint ptr {self.at(code, at.first)} to i64")
+        return code, self.arithmetic("sub", here, start)
+
+
+class Finish(TensorEmitter):
     """The function ``finish(y, attrs, now, depth, *inputs)`` of ops with one result.
 
     ``view`` for ops whose result shows the memory of their one input. For those with ``several``
@@ -313,33 +458,13 @@ class Finish(Emitter):
         several: bool,
         computes: bool,
     ) -> None:
-        super().__init__(name, places)
+        super().__init__(name, places, layout)
         self.view, self.several, self.computes = view, several, computes
         self.first = (2 if computes else 4) + several  # of the inputs
-        self.tensor, self.node, self.output = layout.tensor, layout.node, layout.output
-        self.state, self.plan = layout.state, layout.plan
-        self.frames, self.by_thread = layout.frames, layout.by_thread
+        self.node, self.output, self.plan = layout.node, layout.output, layout.plan
         self.write()
 
     # --- parts -------------------------------------------------------------------------
-
-    def none_in(self, owner: LLVMValue, *offsets: int) -> None:
-        none = self.known("None")
-        for offset in offsets:
-            self.store(self.hold(none), owner, offset)
-
-    def own(self, value: LLVMValue, owner: LLVMValue, offset: int) -> LLVMValue:
-        """Put a new reference where its owner keeps it; leave if there is none."""
-        self.leave_if(self.test("eq", value, NULL), "fail")
-        self.store(value, owner, offset)
-        return value
-
-    def lend(self, value: LLVMValue, owner: LLVMValue, offset: int) -> None:
-        self.store(self.hold(value), owner, offset)
-
-    def make(self, kind: str) -> LLVMValue:
-        """A new object with empty slots; if it has a ``__dict__``, that is made when first used."""
-        return self.call("PyType_GenericAlloc", self.known(kind), self.constant(0))
 
     def shape_tuple(self, array: LLVMValue) -> LLVMValue:
         """The shape of an array as a new tuple; null if that fails."""
@@ -365,15 +490,8 @@ class Finish(Emitter):
         kind = self.load(array, DESCR)
         return self.either(self.is_known(kind, "f32"), self.is_known(kind, "f64"))
 
-    def is_tensor(self, value: LLVMValue) -> LLVMValue:
-        return self.is_a(value, "Tensor", "Parameter")
-
     def input(self, i: LLVMValue | int) -> LLVMValue:
         return self.argument(i, self.first)
-
-    def version(self, cell: LLVMValue) -> LLVMValue:
-        """The version in a cell (a borrowed reference)."""
-        return self.first_of(cell)
 
     # --- the function ------------------------------------------------------------------
 
@@ -384,9 +502,6 @@ class Finish(Emitter):
         self.op = self.item(own, OP)
         self.plans = self.item(own, PLANS)
         self.facts = self.at(self.item(own, FACTS), BYTES)
-        # What is let go of in the end: and, should it fail, the result.
-        self.root = self.empty()
-        self.owned: list[LLVMValue] = []
         self.apart = self.owner()  # a node that no result holds yet
         if self.computes:
             self.attrs, self.depth = self.argument(0), self.argument(1)
@@ -411,51 +526,12 @@ class Finish(Emitter):
         self.release()
         self.give(NULL)
 
-    def owner(self) -> LLVMValue:
-        """A variable for a reference that is let go of in the end."""
-        made = self.empty()
-        self.owned.append(made)
-        return made
-
-    def release(self) -> None:
-        for variable in self.owned:
-            self.drop(self.load(variable))
-
     def check_modes(self) -> None:
-        self.leave_unless(self.is_known(self.first_of(self.known("enabled")), "True"), "decline")
-        self.leave_unless(self.test("eq", self.size(self.known("INFERRING")), 0), "decline")
         self.leave_unless(self.is_a(self.depth, "int"), "decline")
         if self.computes:
             self.now = self.state_of_thread()
-        self.leave_unless(self.is_a(self.now, "State"), "decline")
-        mode = self.load(self.now, self.state["mode"])
-        self.leave_if(self.is_known(mode, "SPECIAL"), "decline")
-        self.is_plain = self.is_known(mode, "PLAIN")
+        self.is_plain = self.is_idle(self.now)
         self.records = self.both(self.is_plain, self.fact(DIFFERENTIABLE))
-
-    def state_of_thread(self) -> LLVMValue:
-        """The modes of this thread, which are one object for as long as it lives.
-
-        Those of the thread that asked last are held in two words of memory; numbers of threads are
-        never used again.
-        """
-        thread = self.call("PyThreadState_Get")
-        number = self.call("PyThreadState_GetID", thread, kind="i64")
-        last, held = LLVMValue("@last_thread"), LLVMValue("@last_state")
-        known = self.test("eq", self.load(last, 0, "i64"), number)
-        if not self.by_thread:  # something else may run in turns in one thread
-            known = LLVMValue("false", "i1")
-        with self.otherwise(known):
-            now = self.call("PyObject_GetAttr", self.known("modes"), self.known("'now'"))
-            self.leave_if(self.test("eq", now, NULL), "fail")
-            before = self.load(held)
-            self.store(number, last)
-            self.store(now, held)
-            self.drop(before)
-        # It outlives the call: whoever takes its place runs in another thread, which has its own.
-        state, mine = self.load(held), self.owner()
-        self.store(self.hold(state), mine)
-        return state
 
     # --- computing ---------------------------------------------------------------------
 
@@ -601,19 +677,6 @@ class Finish(Emitter):
             self.store(kind, self.common)
         with self.otherwise(first):
             self.leave_unless(self.test("eq", kind, common), "decline")
-
-    def elements(self, array: LLVMValue) -> LLVMValue:
-        """How many elements an array has."""
-        rank = self.value("i64", f"sext i32 {self.load(array, RANK, 'i32')} to i64")
-        sizes, total = self.load(array, SHAPE), self.variable("i64", 1)
-        with self.each(rank) as d:
-            size = self.load(sizes, self.scaled(d), "i64")
-            self.store(self.arithmetic("mul", self.load(total, 0, "i64"), size), total)
-        return self.load(total, 0, "i64")
-
-    def is_contiguous(self, array: LLVMValue) -> LLVMValue:
-        flags = self.load(array, FLAGS, "i32")
-        return self.test("ne", self.arithmetic("and", flags, 1), 0)
 
     def try_entrys(self, places: LLVMValue, result: LLVMValue) -> None:
         """Native code for small arrays of one shape, for one with a number, for one with a row."""
@@ -853,14 +916,6 @@ class Finish(Emitter):
         with self.otherwise(shown):
             self.fill_fresh(t)
 
-    def fill_fresh(self, t: LLVMValue) -> None:
-        """What a tensor on memory of its own has."""
-        slots = self.tensor
-        self.none_in(t, slots["_base"], slots["_view"], slots["_node"])
-        cell = self.own(self.call("PyList_New", self.constant(1)), t, slots["_vc"])
-        zero = self.hold(self.known("0"))
-        self.call("PyList_SetItem", cell, self.constant(0), zero, kind="i32")
-
     def link(self, t: LLVMValue, k: LLVMValue) -> None:
         """Tie a view to its base, as ``link_view`` does."""
         slots, x = self.tensor, self.input(0)
@@ -1064,7 +1119,13 @@ class Finish(Emitter):
         """The user's frame: that at a depth if it is the last one again, else it is looked for."""
         known, done = self.label(), self.label()
         if self.frames is not None:
-            self.walk(n, self.frames, done)
+            unknown = self.label()
+            depth = self.call("PyLong_AsLongLong", self.depth, kind="i64")
+            code, at = self.user_frame(self.frames, depth, unknown)
+            self.lend(code, n, self.node["code"])
+            self.own(self.call("PyLong_FromLongLong", at), n, self.node["instruction"])
+            self.go(done)
+            self.here(unknown)
         words = self.stack(2)
         self.store(self.depth, words, 8)
         frame = self.variable("ptr", "null")
@@ -1110,45 +1171,6 @@ class Finish(Emitter):
         self.own(self.call("PyLong_FromLongLong", number), n, self.node["instruction"])
         self.go(done)
         self.here(done)
-
-    def walk(self, n: LLVMValue, at: FrameLayout, done: str) -> None:
-        """What ``caller`` does, without making objects of the frames.
-
-        It falls through where it meets code of a file that it has not met before.
-        """
-        head, found, unknown = self.label(), self.label(), self.label()
-        last = self.first_of(self.known("last_caller"))
-        thread = self.call("PyThreadState_Get")
-        step = self.variable("ptr", self.load(self.load(thread, at.running), at.current))
-        with self.each(self.call("PyLong_AsLongLong", self.depth, kind="i64")):
-            here = self.load(step)
-            self.leave_if(self.test("eq", here, NULL), unknown)
-            self.store(self.load(here, at.previous), step)
-        self.go(head)
-        self.here(head)
-        inner = self.load(step)
-        self.leave_if(self.test("eq", inner, NULL), unknown)
-        code = self.load(inner, at.code)
-        self.leave_if(self.test("eq", code, last), found)
-        own = self.call("PyDict_GetItem", self.known("own_files"), self.load(code, at.filename))
-        self.leave_if(self.test("eq", own, NULL), unknown)
-        with self.when(self.is_known(own, "True")):
-            self.store(self.load(inner, at.previous), step)
-            self.go(head)
-            self.here(self.label())
-        place = self.known("last_caller")
-        self.call("PyList_SetItem", place, self.constant(0), self.hold(code), kind="i32")
-        self.go(found)
-        self.here(found)
-        inner = self.load(step)
-        code = self.load(inner, at.code)
-        self.lend(code, n, self.node["code"])
-        here = self.value("i64", f"ptrtoint ptr {self.load(inner, at.instruction)} to i64")
-        start = self.value("i64", f"ptrtoint ptr {self.at(code, at.first)} to i64")
-        number = self.call("PyLong_FromLongLong", self.arithmetic("sub", here, start))
-        self.own(number, n, self.node["instruction"])
-        self.go(done)
-        self.here(unknown)
 
     # --- several results ---------------------------------------------------------------
 
@@ -1255,9 +1277,8 @@ class Records:
         name = f"{start}{'_view' * view}{'_several' * several}"
 
         def text() -> str:
-            head = "@last_thread = internal global i64 0\n@last_state = internal global ptr null\n"
             made = Finish(name, self.table.places, self.layout, view, several, computes)
-            return head + made.text()
+            return LAST_STATE + made.text()
 
         source = text if self.recipe else text()
         (address,) = jit.engine().load(f"records_{name}", source, [name], self.recipe, jit.GLUE)
