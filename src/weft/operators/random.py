@@ -232,9 +232,7 @@ def uniform_(
     if to == 1.0 and from_ == 0.0 and not named:
         g = default_generator if generator is None else generator
         if g.__class__ is Generator:
-            drawn = making.overwrite(self, "uniform", *g.floats_ahead())
-            if drawn is not None:
-                g.skip(drawn)
+            if g.take_floats(making.overwrite, self, "uniform") is not None:
                 return self
     low, a = float(named.get("from", from_)), _prepared(self, "uniform")
     _floats_only(a.dtype, "check_uniform_bounds", complex_too=True)
@@ -270,9 +268,7 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
     if std == 1.0 and mean == 0.0:
         g = default_generator if generator is None else generator
         if g.__class__ is Generator:
-            drawn = making.overwrite(self, "normal", *g.normals_ahead())
-            if drawn is not None:
-                g.skip(drawn)
+            if g.take_normals(making.overwrite, self, "normal") is not None:
                 return self
     a = _prepared(self, "normal")
     _floats_only(a.dtype, "normal_kernel_cpu", complex_too=True)
@@ -399,9 +395,8 @@ def rand(
     if size is out is dtype is device is None and not requires_grad and dev._default is CPU:
         g = default_generator if generator is None else generator
         if g.__class__ is Generator:
-            short = making.create(args, dt._default.np, *g.floats_ahead())
+            short = g.take_floats(making.create, args, dt._default.np)
             if short is not None:
-                g.skip(short._a.size)
                 return short
     d = number_type(dtype, out)
     _floats_only(d, "check_uniform_bounds", complex_too=True)
@@ -426,9 +421,8 @@ def randn(
     if size is out is dtype is device is None and not requires_grad and dev._default is CPU:
         g = default_generator if generator is None else generator
         if g.__class__ is Generator:
-            short = making.create(args, dt._default.np, *g.normals_ahead())
+            short = g.take_normals(making.create, args, dt._default.np)
             if short is not None:
-                g.skip(short._a.size)
                 return short
     d = number_type(dtype, out)
     _floats_only(d, "normal_kernel_cpu", complex_too=True)
@@ -472,10 +466,7 @@ def _few_whole(args: tuple[Any, ...], generator: Any) -> Tensor | None:
         return None
     if low.__class__ is not int or high.__class__ is not int:
         return None
-    made = making.create((size,), dt.I64, *g.words_ahead(), high - low, low)
-    if made is not None:
-        g.skip(made._a.size)
-    return made
+    return g.take_whole(making.create, (size,), dt.I64, low, high)
 
 
 @api.top
