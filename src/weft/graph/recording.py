@@ -791,8 +791,8 @@ def record(
 
     ``values`` keeps every result and gradient, or those of the nodes that it names, as in
     ``values="*.relu"``; ``profile`` takes the time of every op. ``stop`` names a node after which
-    the block ends: the rest of it does not run, and the node is the graph's output. Python's garbage
-    collector waits for the end of the block, unless that has thousands of nodes.
+    the block ends: the rest of it does not run, and the node is the graph's output. Python's
+    garbage collector waits for the end of the block, unless that has thousands of nodes.
 
     >>> import weft
     >>> x = weft.tensor([1.0, -2.0])

@@ -19,7 +19,7 @@ from weft.core.dlpack import Importer
 from weft.core.gate import let_out
 from weft.core.modes import MODES
 from weft.core.pending import model_of
-from weft.core.settings import undefined
+from weft.core.settings import undefine, undefined
 from weft.core.storage import TypedStorage, UntypedStorage, tensor_over
 from weft.core.tensor import LATE, LAYOUT, Tensor, wrap
 from weft.native.memory.layout import dense_steps, empty_like_dense, empty_with, rows_of
@@ -560,7 +560,7 @@ def _filler(name: str, make: Any, doc: str, value: int | None = None) -> Any:
             short = making.create(args, d, value) if args else None
             if short is not None:
                 if value is None:
-                    undefined(short._a)
+                    undefine(short)
                 return short.requires_grad_() if requires_grad else short
         if not args and size is None:
             raise TypeError(
@@ -708,7 +708,7 @@ def _like(name: str, fill: Any, doc: str) -> Any:
             short = making.create(source, d, fill)
             if short is not None:
                 if fill is None:
-                    undefined(short._a)
+                    undefine(short)
                 return short.requires_grad_() if requires_grad else short
         if device is not None or source.__class__ is not np.ndarray:
             source, d = source_for(input, device, d)
