@@ -160,6 +160,7 @@ def functions(op: Op) -> tuple[Any, Any]:
         loud=2 if op.view else int(op.traced),
         keeps_rows=not op.images,
         nones=op.arity is None,  # NumPy's own functions take it for an object
+        halves=op.halves and not op.multiple,
         outputs=outputs,
     )
     given = op, facts, op.plans, op.view, op.multiple

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from weft.native import threads
@@ -34,10 +35,17 @@ _NAMES = (
     *("ndarray", "float", "int", "None", "TypeError", "threads", "watched", "tell"),
     *("PyLong_AsLongLong", "PyFloat_AsDouble", "PyErr_Occurred", "PyErr_SetString"),
     *("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef", "Py_DecRef", "NewFromDescr"),
-    *("PyTuple_New", "f32", "f64", "b1", "i64"),
+    *("PyTuple_New", "f32", "f64", "b1", "i64", "f16", "bf16"),
 )
 PLACES = {name: k for k, name in enumerate(_NAMES)}
-_DTYPES = {"f32": np.float32, "f64": np.float64, "b1": np.bool_, "i64": np.int64}
+_DTYPES = {
+    "f32": np.float32,
+    "f64": np.float64,
+    "b1": np.bool_,
+    "i64": np.int64,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+}
 LLVM = {"f32": "float", "f64": "double", "i64": "i64", "i32": "i32"}
 
 # While this is not zero, kernels report each call in the place of running it, if their thread has a

@@ -27,6 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from weft.native.codegen import emit, entry
@@ -40,6 +41,7 @@ _OBJECT = 16  # the kind of a slot that holds an object, in Python's description
 _FASTCALL = 0x0080
 
 FLOATS = ("f32", "f64")
+HALVES = {"f16": "entry_float16", "bf16": "entry_bfloat16"}  # with the native code for them
 
 # How a plan says what is saved (``Recipe``): pairs of one of these and a number.
 INPUT, OUTPUT, INPUT_SHAPE, INPUT_DTYPE, SHAPES, REST = range(6)
@@ -54,7 +56,10 @@ _FUNCTIONS = (
     *("PyContextVar_Set", "PyContextVar_Reset", "PyErr_Fetch", "PyErr_Restore"),
     *("PyThreadState_Get", "PyThreadState_GetID", "PyType_GenericAlloc"),
 )
-_ATTRIBUTES = ("now", "limit", "entry", "entry_with_number", "entry_with_row")
+_ATTRIBUTES = (
+    *("now", "limit", "entry", "entry_with_number", "entry_with_row"),
+    *("entry_float16", "entry_bfloat16"),
+)
 
 
 @dataclass(frozen=True)
@@ -230,6 +235,8 @@ class _AddressTable:
             "f64": np.dtype(np.float64),
             "i64": np.dtype(np.int64),
             "b1": np.dtype(np.bool_),
+            "f16": np.dtype(np.float16),
+            "bf16": np.dtype(ml_dtypes.bfloat16),
             "None": None,
             "NoneType": type(None),
             "True": True,
@@ -277,6 +284,7 @@ class Facts:
     loud: int  # NumPy need not be told not to warn: 1 with one or two bare operands, 2 ever
     keeps_rows: bool  # the layout of results need not be asked if all arrays are in row-major order
     nones: bool  # None may stand in the place of an operand
+    halves: bool  # native code takes arrays of one half type; its reference does not
     # Of each of several results whether it has a gradient; none if there may be any number.
     outputs: tuple[bool, ...] = ()
 
@@ -285,10 +293,10 @@ class Facts:
         mask = sum(1 << i for i in chosen) & 255 if self.promotes else 0
         all_of = self.promotes and self.promoted is None
         flags = (self.differentiable, self.variadic, mask, all_of, self.kinds, self.numbers)
-        return bytes((*flags, self.loud, self.keeps_rows, self.nones, *self.outputs))
+        return bytes((*flags, self.loud, self.keeps_rows, self.nones, self.halves, *self.outputs))
 
 
-DIFFERENTIABLE, VARIADIC, MASK, ALL, KINDS, NUMBERS, LOUD, ROWS, NONES, OUTPUTS = range(10)
+DIFFERENTIABLE, VARIADIC, MASK, ALL, KINDS, NUMBERS, LOUD, ROWS, NONES, HALF, OUTPUTS = range(11)
 FLOATING, INTEGRAL, BOOLEAN = 1, 2, 4
 
 
@@ -488,7 +496,7 @@ class Finish(TensorEmitter):
 
     def is_float(self, array: LLVMValue) -> LLVMValue:
         kind = self.load(array, DESCR)
-        return self.either(self.is_known(kind, "f32"), self.is_known(kind, "f64"))
+        return self.either(*(self.is_known(kind, name) for name in (*FLOATS, *HALVES)))
 
     def input(self, i: LLVMValue | int) -> LLVMValue:
         return self.argument(i, self.first)
@@ -567,7 +575,15 @@ class Finish(TensorEmitter):
         places = self.at(given, TUPLE)
         self.bare = self.call("PyDict_Size", self.attrs, kind="i64")
         self.leave_if(self.test("slt", self.bare, 0), "fail")
-        whole = self.is_known(self.load(self.common), "i64")  # which entry points do not take
+        for name, entry_name in HALVES.items():
+            with self.when(self.is_known(self.load(self.common), name)):
+                # The reference would do its steps in that type: Python's code widens first.
+                self.leave_unless(self.test("eq", self.bare, 0), "decline")
+                self.try_entry(entry_name, places, result)
+                self.leave_if(self.test("eq", self.load(result), NULL), "decline")
+        whole = self.either(  # which entry points do not take
+            *(self.is_known(self.load(self.common), name) for name in ("i64", *HALVES))
+        )
         with self.when(self.both(self.test("eq", self.bare, 0), self.negated(whole))):
             self.try_entrys(places, result)
         with self.when(self.test("eq", self.load(result), NULL)):
@@ -673,6 +689,8 @@ class Finish(TensorEmitter):
                 taken = self.test("ne", self.arithmetic("and", allowed, bit), 0)
                 found = self.either(*(self.is_known(kind, name) for name in names))
                 usual.append(self.both(taken, found))
+            half = self.either(*(self.is_known(kind, name) for name in HALVES))
+            usual.append(self.both(self.fact(HALF), half))
             self.leave_unless(self.either(*usual), "decline")
             self.store(kind, self.common)
         with self.otherwise(first):

@@ -43,8 +43,8 @@ EXACT = float(1 << 53)
 INFINITE = "0x7FF0000000000000"
 
 # By dtype, what an element is to LLVM.
-ELEMENTS = {"f32": "float", "f64": "double", "i64": "i64", "b1": "i8"}
-SIZES = {"f32": 4, "f64": 8, "i64": 8, "b1": 1}
+ELEMENTS = {"f32": "float", "f64": "double", "i64": "i64", "b1": "i8", "f16": "i16", "bf16": "i16"}
+SIZES = {"f32": 4, "f64": 8, "i64": 8, "b1": 1, "f16": 2, "bf16": 2}
 
 
 class WriteEmitter(TensorEmitter):
@@ -120,9 +120,14 @@ class WriteEmitter(TensorEmitter):
             with self.elements_of(count, data, 8) as (_, at):
                 self.store(value, at)
             self.set(done)
+        half = self.either(self.is_known(kind, "f16"), self.is_known(kind, "bf16"))
+        zero = self.both(is_int, self.test("eq", self.load(as_int, 0, "i64"), 0))
+        with self.when(self.both(half, zero)):
+            with self.elements_of(count, data, 2) as (_, at):
+                self.store(LLVMValue("0", "i16"), at)
+            self.set(done)
         yes = self.either(self.is_known(x, "True"), self.test("eq", self.load(as_int, 0, "i64"), 1))
-        no = self.both(is_int, self.test("eq", self.load(as_int, 0, "i64"), 0))
-        truth = self.either(yes, no, self.is_known(x, "False"))
+        truth = self.either(yes, zero, self.is_known(x, "False"))
         with self.when(self.both(self.is_known(kind, "b1"), truth)):
             value = self.value("i8", f"zext i1 {yes} to i8")
             with self.elements_of(count, data, 1) as (_, at):
