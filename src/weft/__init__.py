@@ -14,6 +14,7 @@ from weft import _cpu  # first: it speaks to libraries that are about to be load
 
 # isort: split
 from weft import autograd
+from weft.core import absent as _absent
 from weft.core import dtype as _dt
 from weft.core import overrides as _overrides
 from weft.core.device import device, get_default_device, set_default_device
@@ -80,6 +81,7 @@ def _missing(name: str) -> NoReturn:
 
 
 _LATE.missing = _missing
+_absent.install()
 
 
 # Names at the top that live in modules which are loaded when first asked for.

@@ -19,6 +19,7 @@ import pytest
 import weft
 from weft.compat import names, table, tree
 from weft.compat.stand_ins import c, datapipes, foreach, helpers, parallel, text
+from weft.core import absent
 from weft.utils import _pytree
 
 torch = pytest.importorskip("torch")
@@ -121,7 +122,7 @@ def test_a_method_that_weft_lacks_says_what_to_do() -> None:
     with pytest.raises(AttributeError, match=r"_make_wrapper_subclass.*__torch_function__"):
         weft.Tensor._make_wrapper_subclass(weft.Tensor, (2,))
     assert not hasattr(weft.eye(2), "to_sparse_csr")
-    missing = {m for names in table.METHODS.values() for m in names.split()}
+    missing = {m for names in absent.METHODS.values() for m in names.split()}
     assert [m for m in missing if not hasattr(torch.Tensor, m)] == []
     assert [m for m in missing if hasattr(weft.Tensor, m)] == []
 

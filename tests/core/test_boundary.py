@@ -21,13 +21,6 @@ ALLOWED = {
     ("operators/random.py", "_prepared"): "whose callers look at its geometry",
 }
 
-# Places in other packages that still read arrays as the CPU's: each number may only become smaller.
-LEFT = {
-    "compiler/learning.py": 1,  # a leaf that regions know, which is on the CPU
-    "nn/parameter.py": 1,  # the slot itself, of a tensor that has no array yet
-    "optim/elementwise.py": 1,  # gradients of parameters of which ``cpu_array`` was asked
-}
-
 
 def test_op_blocks_keep_to_the_geometry():
     found = [p for p in boundary.violations() if p.module.startswith("operators/")]
@@ -37,12 +30,10 @@ def test_op_blocks_keep_to_the_geometry():
     assert not unused, unused
 
 
-def test_the_rest_only_gets_better():
-    found = Counter(p.module for p in boundary.violations())
-    counts = {m: n for m, n in found.items() if not m.startswith("operators/")}
-    worse = {m: n for m, n in counts.items() if n > LEFT.get(m, 0)}
-    assert not worse, f"ask core.devices.host for values, or write an op: {worse}"
-    assert counts == LEFT, "fewer than before: lower the numbers in LEFT"
+def test_other_packages_do_so_without_exception():
+    found = [p for p in boundary.violations() if not p.module.startswith("operators/")]
+    shown = "\n".join(f"{p.module}:{p.line}: {p.text}" for p in found)
+    assert not found, f"ask core.devices.host for values, or write an op:\n{shown}"
 
 
 def test_the_check_tells_values_from_geometry(tmp_path, monkeypatch):

@@ -308,6 +308,53 @@ def test_state_goes_from_device_to_device() -> None:
     assert loaded["0.weight"].is_cpu and loaded["0.weight"].equal(twin[0].weight)
 
 
+def saved(content: object, legacy: bool) -> io.BytesIO:
+    file = io.BytesIO()
+    torch.save(content, file, _use_new_zipfile_serialization=not legacy)
+    file.seek(0)
+    return file
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_files_say_on_which_device_tensors_were(legacy: bool) -> None:
+    x = torch.arange(6.0, device="mirror").view(2, 3)
+    content = {
+        "x": x, "row": x[1], "turned": x.t(), "none": x[:0], "bools": x > 2,
+        "p": torch.nn.Parameter(x[:, 1:]), "cpu": torch.ones(2),
+        "bytes": x.clone().untyped_storage(),
+    }  # fmt: skip
+    file = saved(content, legacy)
+    tags = []
+    torch.load(file, map_location=lambda storage, tag: tags.append(tag))
+    assert set(tags) == {"mirror:0", "cpu"}
+    for where, expected in (
+        (None, "mirror"), ("mirror", "mirror"), (torch.device("mirror", 0), "mirror"),
+        ("cpu", "cpu"), ({"mirror:0": "cpu"}, "cpu"), ({"cpu": "mirror"}, "mirror"),
+        (lambda storage, tag: storage, "cpu"), (lambda storage, tag: None, "mirror"),
+    ):  # fmt: skip
+        file.seek(0)
+        loaded = torch.load(file, map_location=where)
+        moved_too = where in ("mirror", torch.device("mirror", 0), {"cpu": "mirror"})
+        assert loaded["cpu"].device.type == ("mirror" if moved_too else "cpu")
+        for name, value in content.items():
+            if name != "cpu":
+                assert loaded[name].device.type == expected, (name, where)
+            if name != "bytes":
+                assert loaded[name].cpu().equal(value.cpu()), name
+                assert loaded[name].stride() == value.stride() or not value.numel()
+        loaded["x"].fill_(7)  # what shared memory does so again
+        assert loaded["row"].cpu().eq(7).all() and loaded["p"].detach().cpu().eq(7).all()
+        assert loaded["p"].requires_grad
+
+
+def test_a_file_of_a_device_that_is_not_there_says_so() -> None:
+    file = saved(torch.ones(2, device="mirror"), True)
+    data = file.getvalue().replace(b"mirror:0", b"nowhere0")
+    with pytest.raises(RuntimeError, match="'nowhere0'"):
+        torch.load(io.BytesIO(data))
+    assert torch.load(io.BytesIO(data), map_location="cpu").equal(torch.ones(2))
+
+
 @pytest.mark.skipif(opdb.torch is None, reason="the table of functions is PyTorch's")
 @pytest.mark.parametrize("part", range(8))
 def test_torchs_table(part: int) -> None:

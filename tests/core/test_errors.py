@@ -108,12 +108,24 @@ def test_a_failed_change_changes_nothing(change) -> None:  # type: ignore[no-unt
 def test_unknown_names_say_that_weft_lacks_them() -> None:
     for ask in (
         lambda: torch.no_such_function,
-        lambda: torch.ones(1).no_such_method,
         lambda: torch.nn.functional.no_such_function,
         lambda: torch.linalg.no_such_function,
     ):
         with pytest.raises(AttributeError, match=r"weft does not have torch\.\S*no_such"):
             ask()
+
+
+def test_unknown_attributes_of_tensors_are_python_s_own_error() -> None:
+    # As in PyTorch; of the methods that PyTorch has, the error says that weft lacks them.
+    for ask in (lambda: torch.ones(1).no_such_method, lambda: torch.ones(1)[0].no_such_method):
+        with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'no_such_met"):
+            ask()
+    with pytest.raises(AttributeError, match=r"weft does not have torch\.Tensor\.chalf"):
+        torch.ones(1).chalf()
+    x = torch.ones(1)
+    assert "chalf" not in dir(x) and not hasattr(x, "chalf") and not hasattr(torch.Tensor, "chalf")
+    x.chalf = 3  # type: ignore[attr-defined]
+    assert x.chalf == 3  # type: ignore[attr-defined]
 
 
 def test_absent_devices_are_honest() -> None:

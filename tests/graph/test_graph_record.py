@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ import weft.nn.functional as F
 from graph_programs import same
 from weft import nn
 from weft.core.modes import MODES
+from weft.graph import recording
 
 
 class Block(nn.Module):
@@ -689,3 +693,69 @@ def test_containers_that_change_while_they_are_looked_through():
     with weft.graph.record() as g:
         (weft.ones(2) + x).sum()
     assert [n.name for n in g if n.kind == "input"] == ["x"] and len(batch) > 3
+
+
+# ------------------------------------------------------------------ garbage
+
+
+def step_of_training(hooked: bool = False, fails: bool = False) -> Callable[[], None]:
+    model = weft.nn.Sequential(weft.nn.Linear(3, 4), weft.nn.ReLU(), weft.nn.Linear(4, 1))
+    optimizer, x = weft.optim.Adam(model.parameters()), weft.ones(2, 3)
+    if hooked:
+        model[0].weight.register_hook(lambda g: g * 2)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss = model(x).sum()
+        loss.backward()
+        if fails:
+            raise KeyError("on the way")
+        optimizer.step()
+
+    return step
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_record_dies_with_its_last_reference(hooked: bool, fails: bool) -> None:
+    step = step_of_training(hooked, fails)
+
+    def run() -> Any:
+        with contextlib.suppress(KeyError), weft.graph.record() as g:
+            step()
+        return weakref.ref(g)
+
+    run()
+    gc.collect()
+    gc.disable()
+    try:
+        assert run()() is None
+    finally:
+        gc.enable()
+
+
+def test_garbage_collection_waits_for_the_end_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    with weft.graph.record():
+        seen.append(gc.isenabled())
+        with weft.graph.record():
+            seen.append(gc.isenabled())
+        seen.append(gc.isenabled())
+    assert seen == [False] * 3 and gc.isenabled()
+    with pytest.raises(KeyError), weft.graph.record():
+        step_of_training(fails=True)()
+    assert gc.isenabled()
+    gc.disable()  # the program's own decision stands
+    try:
+        with weft.graph.record():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+    monkeypatch.setattr(recording, "LONG", 10)
+    with weft.graph.record() as g:
+        x = weft.ones(2)
+        for _ in range(20):
+            x = x * 2
+        assert gc.isenabled()  # a long block leaves no garbage to its end
+    assert len(g) > 20

@@ -466,7 +466,16 @@ def test_every_entry_point_refuses_hostile_numbers() -> None:
                 places += 1
     assert places > 300  # else the entry points were not found
     numbers = [e for e in wholes if "number" in e[1][0].takes]
+    sized = [e for e in numbers if any("last" in text for text in e[1][0].gives)]
+    numbers = [e for e in numbers if e not in sized]
     assert numbers
+    for _, _, function, _ in sized:  # whose number is the size of a result
+        x = np.arange(32, dtype=F32).reshape(4, 8)
+        assert function(x, 8, 0)[1].shape == (4, 8) and function(x, 0, 0)[1].shape == (4, 0)
+        assert function(x, 9, 0) is None and function(np.ones((2, 200), F32), 3, 0) is None
+        for value, error in ((2**70, OverflowError), (-1, ValueError), (1.5, TypeError)):
+            with pytest.raises(error):
+                function(x, value, 0)
     shapes = {"row": (8,), "kept": (4, 1), "": (4, 8), "like": (4, 8), "lines": (4, 8)}
     dtypes = {"f32": F32, "f64": np.float64, "b1": np.bool_, "i64": np.int64}
     for _, key, function, _ in numbers:

@@ -49,6 +49,36 @@ def rounded(x: Any, dtype: np.dtype) -> np.ndarray:
 
 
 @pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("name", [n for n in TRACED if REGISTRY[n].halves])
+def test_small_calls_are_those_of_the_reference(
+    name: str, half: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    op, dtype = REGISTRY[name], readable(half)
+    monkeypatch.setattr(selection, "TRIES", 3)
+    selection.open_entries()
+    if attributes(op) or name == "binary_cross_entropy":
+        pytest.skip("entry points are for ops without attributes; that one checks its values")
+    order = np.random.default_rng(5)
+    for shape in ((4, 4), (1,), (3, 5, 2)):
+        given, _ = narrowed(arguments(op, order, shape, "f4"), dtype)
+        flat = given[0].reshape(-1)
+        few = [0.0, -0.0, np.inf, -np.inf, np.nan, 6e-8, 1e-40, 65504.0, -1.0]
+        with np.errstate(all="ignore"):
+            flat[: len(few)] = np.array(few, "f4").astype(dtype)[: flat.size]
+        tensors = [weft.tensor(0) for _ in given]
+        for t, array in zip(tensors, given, strict=True):
+            t._a = array
+        for _ in range(6):
+            found = op(*tensors)._a
+        weft.backends.native.set("numpy")
+        try:
+            want = op(*tensors)._a
+        finally:
+            weft.backends.native.set("native")
+        same(found, want)
+
+
+@pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize("name", TRACED)
 def test_forward(name: str, half: str) -> None:
     op, dtype, attrs = REGISTRY[name], readable(half), attributes(REGISTRY[name])

@@ -185,9 +185,11 @@ def view_of(x: weft.Tensor) -> Any:
     return steps, link, x._base is not None and (x._base._a.shape, x._stamp), x._vc[0]
 
 
-def run(chosen: list[str], seed: int) -> list[Any]:
+def run(chosen: list[str], seed: int, dtype: weft.dtype = weft.float32) -> list[Any]:
     """A random program: what it gives, what it recorded, and its gradients."""
     a, b = leaf(4, 4, seed=seed), leaf(4, 4, seed=seed + 1)
+    if dtype is not weft.float32:
+        a, b = (x.detach().to(dtype).requires_grad_() for x in (a, b))
     told, x = [], a
     for name in chosen:
         try:
@@ -196,7 +198,7 @@ def run(chosen: list[str], seed: int) -> list[Any]:
             told.append((name, type(error).__name__, str(error)))
             continue
         told.append((name, shown(y._a), view_of(y), y.requires_grad, graph_of(y)))
-        if y._a.shape == (4, 4) and y._a.dtype == np.float32:
+        if y._a.shape == (4, 4) and y._a.dtype == a._a.dtype:
             x = y
     if x.requires_grad:
         x.sum().backward()
@@ -216,6 +218,39 @@ def test_random_programs_give_the_same_graph(seed: int) -> None:
 
 
 WHOLE = [-3, -1, 0, 1, 2, 7, 2**40, 2**63 - 1, -(2**63), 2**63, -(2**63) - 1, 2**70, True, 2.5]
+
+
+@pytest.mark.parametrize("dtype", [weft.float16, weft.bfloat16])
+@pytest.mark.parametrize("seed", range(30))
+def test_random_programs_of_half_types_give_the_same_graph(
+    seed: int, dtype: weft.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "TRIES", 3)
+    selection.open_entries()
+    chosen = list(np.random.default_rng(seed).choice(list(STEPS), 12))
+    for _ in range(6):  # plans are made on first use, entry points after some
+        fast = run(chosen, seed, dtype)
+    with by_python():
+        slow = run(chosen, seed, dtype)
+    for mine, wanted in zip(fast, slow, strict=True):
+        assert mine == wanted
+
+
+@pytest.mark.parametrize("dtype", [weft.float16, weft.bfloat16])
+def test_calls_on_half_types_are_compiled(
+    dtype: weft.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "TRIES", 3)
+    selection.open_entries()
+    a, b = (leaf(4, 4, seed=k).detach().to(dtype) for k in (0, 1))
+    r = b.clone().requires_grad_()
+    for name in ("add", "mul", "maximum", "gt"):
+        for _ in range(3):
+            REGISTRY[name](a, b), REGISTRY[name](a, r)
+        call = compiled(name)[1]
+        assert call({}, 0, a, b) is not None and call({}, 0, a, r) is not None, name
+        for other in (2.0, b[0], b.float(), b.t(), b[:, :2], weft.tensor(2.0), a > 0):
+            assert call({}, 0, a, other) is None, (name, other)  # which Python widens or promotes
 
 
 def outcome(name: str, args: Any) -> Any:

@@ -81,18 +81,6 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
 }
 
-# Methods of tensors that weft does not have, by the reason.
-METHODS: dict[str, str] = {
-    "sparse": """to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc
-        sparse_mask sparse_resize_ sparse_resize_and_clear_ _nnz coalesce
-        is_coalesced indices crow_indices col_indices ccol_indices row_indices smm sspaddmm""",
-    "quantization": """int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points
-        q_scale q_zero_point qscheme""",
-    "nested": "to_padded_tensor",
-    "subclasses": "_make_wrapper_subclass",
-    "cuda": "record_stream ipu xpu mtia",
-}
-
 TABLE = """
 # What has its home in another module of PyTorch's.
 [torch]

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from weft.compat import table
 from weft.core import errors
+from weft.core.absent import METHODS
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,7 @@ def _sentence(name: str, reason: str) -> str:
 
 @functools.cache
 def _absent_methods() -> dict[str, str]:
-    return {name: why for why, names in table.METHODS.items() for name in names.split()}
+    return {name: why for why, names in METHODS.items() for name in names.split()}
 
 
 def why_missing(name: str) -> str:

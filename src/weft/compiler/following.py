@@ -47,7 +47,7 @@ from weft.core.gate import LISTENERS
 from weft.core.inplace import cells_of, note_change, note_changes, tick
 from weft.core.modes import MODES, SPECIAL, State
 from weft.core.pending import region_of
-from weft.core.tensor import Tensor
+from weft.core.tensor import Tensor, let_tensors_wait
 from weft.graph.spec import listening
 
 new, getrefcount = object.__new__, sys.getrefcount
@@ -78,6 +78,7 @@ class Region(Learning, Redoing):
 
     def __init__(self, learned: TraceMemory, stance: str = "default") -> None:
         self.learned = learned
+        let_tensors_wait()
         self.lock = threading.RLock()  # another thread may read what is pending here
         self.busy, self.room = False, native_matching.words([self.longest])
         self.clear()

@@ -31,6 +31,7 @@ from weft.compiler.trace import (
     Token,
 )
 from weft.core import errors, frames
+from weft.core.devices import cpu_array
 from weft.core.dispatch import Op
 from weft.core.modes import MODES
 from weft.core.node import AccumulateGrad
@@ -86,7 +87,7 @@ class Learning(Resizing):
                     leaf = LeafSlot(len(self.leaves), x)
                     self.leaves.append(x)
                     self.met.add(id(x))
-                    self.arrays.append(x._a)
+                    self.arrays.append(cpu_array(x))
                     self.nodes.append(x._node)
                     met.append(leaf)
                     slot = self.ids[id(x)] = (LEAF, leaf)

@@ -27,7 +27,7 @@ from weft.core import pending, selection
 from weft.core.gate import LET_OUT
 from weft.core.modes import MODES, State
 from weft.core.node import AccumulateGrad
-from weft.core.tensor import Tensor
+from weft.core.tensor import Tensor, read_unset
 from weft.native.codegen import emit, entry, jit, pending_slot, records
 from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, Emitter, LLVMValue
 from weft.native.codegen.entry import DATA, DESCR, RANK
@@ -657,7 +657,7 @@ def _functions() -> MatchingFunctions | None:
     if made is None:
         return None
     try:
-        get = pending_slot.getter(Tensor, Tensor.__getattr__, pending.METADATA)
+        get = pending_slot.getter(Tensor, read_unset, pending.METADATA)
     except Unsupported:
         return None
     if get is not None:

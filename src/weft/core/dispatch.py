@@ -252,6 +252,8 @@ class Op:
         self.entry: Callable | None = None
         self.entry_with_number: Callable | None = None
         self.entry_with_row: Callable | None = None
+        self.entry_float16: Callable | None = None  # the same for arrays of one half type
+        self.entry_bfloat16: Callable | None = None
         self.special: frozenset = frozenset()  # numbers that have loops of their own: exponents
         self.exact = NEVER  # arrays below this size: native code gives the reference's bits
         self.native: Any = None  # a kernel: its name, and itself from the first call on

@@ -228,9 +228,7 @@ class ArrayGenerator:
         held = _BLOCK - pos
         need = n - held
         extra = -need % _BLOCK
-        if need >= _MANY and not self._native and selection.ready():
-            self._engine = _native_engine(self._engine.state["state"]["key"])
-            self._native = True
+        self._go_native(need)
         raw = self._engine.random_raw(need + extra)
         out = np.empty(n, np.uint32)
         out[:held] = self._buffer[pos:]
@@ -238,6 +236,20 @@ class ArrayGenerator:
         self._buffer = raw[-_BLOCK:].astype(np.uint32)
         self._pos = _BLOCK - extra
         return out
+
+    def _go_native(self, need: int) -> None:
+        """Let native code make the words from now on, if so many are worth it or it is in use."""
+        if self._native or not (selection.ready() if need >= _MANY else selection.pays()):
+            return
+        self._engine = _native_engine(self._engine.state["state"]["key"])
+        self._native = True
+
+    def _refill(self) -> int:
+        """Begin with a new block of words; whoever asks takes some of them at once."""
+        self._go_native(_BLOCK)
+        self._buffer = self._engine.random_raw(_BLOCK).astype(np.uint32, copy=False)
+        self._pos = 0
+        return 0
 
     def _in_chunks(
         self, draw: Callable[[int], Array], n: int, dtype: np.dtype[Any], size: int
@@ -259,6 +271,8 @@ class ArrayGenerator:
     def _floats(self, n: int) -> Array:
         """Return n float32 values in [0, 1) of 24 bits."""
         pos = self._pos
+        if pos == _BLOCK and 0 < n <= _FEW:
+            pos = self._refill()
         end = pos + n
         if n <= _FEW and end <= _BLOCK:
             # All words that are buffered, made floats at once, serve the requests that follow.
@@ -271,6 +285,38 @@ class ArrayGenerator:
         if n > _CHUNK:
             return self._in_chunks(self._floats, n, _F32, _CHUNK)
         return _unit_floats(self._words(n))
+
+    def take_floats(self, put: Callable, a: Any, b: Any) -> Any:
+        """What ``put(a, b, row, first, block)`` makes of values in [0, 1) that are ready.
+
+        ``put`` is a function of ``codegen.writes``: it takes a few from ``first`` on, in whole
+        blocks, or returns None. If none are ready, the next draw in Python makes some.
+        """
+        buffer, row = self._ready_floats
+        if buffer is not self._buffer:
+            return None
+        made = put(a, b, row, self._pos, 1)
+        if made is not None:
+            self._pos += made if made.__class__ is int else made._a.size
+        return made
+
+    def take_normals(self, put: Callable, a: Any, b: Any) -> Any:
+        """The same with standard normals."""
+        pos = self._pos
+        buffer, start, row = self._ready.get(pos % 16, _NOT_READY)
+        if buffer is not self._buffer:
+            return None
+        made = put(a, b, row, pos - start, 16)
+        if made is not None:
+            self._pos = pos + (made if made.__class__ is int else made._a.size)
+        return made
+
+    def take_whole(self, create: Callable, size: Any, dtype: Any, low: int, high: int) -> Any:
+        """The same with integers from [low, high)."""
+        made = create(size, dtype, self._buffer, self._pos, high - low, low)
+        if made is not None:
+            self._pos += made._a.size
+        return made
 
     def _doubles(self, n: int) -> Array:
         """Return n float64 values in [0, 1) of 53 bits."""
@@ -408,7 +454,7 @@ class ArrayGenerator:
         A handful costs nearly as much as a few hundred, so all blocks that the buffered words
         hold are worked out at once, and kept for the requests that follow.
         """
-        pos = self._pos
+        pos = self._refill() if self._pos == _BLOCK else self._pos
         if pos + n > _BLOCK:
             return _units(self._words(n))
         self._pos = pos + n

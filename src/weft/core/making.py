@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import overrides, quiet, selection
+from weft.core.devices import DEVICES
 from weft.core.frames import OWN_FILES, caller, last_caller
+from weft.core.gate import LISTENERS
 from weft.core.modes import INFERRING, MODES, PLAIN, SPECIAL, State
 from weft.core.node import NOWHERE, OpNode, Output, next_sequence
 from weft.core.plan import Plan
@@ -60,6 +63,37 @@ def records() -> Records | None:
         return None
     read_attributes()
     return found
+
+
+def _until_it_pays(*args: Any) -> None:
+    """Stands for the functions below, which are compiled when they pay."""
+    global overwrite, create
+    if selection.pays() and not MODES.now.recorders:
+        overwrite, create = _short_functions()
+
+
+# Compiled functions that overwrite and make small tensors; both return None for what they decline.
+overwrite: Callable[..., int | None] = _until_it_pays
+create: Callable[..., Tensor | None] = _until_it_pays
+
+
+@once
+def _short_functions() -> tuple[Callable, Callable]:
+    from weft.core.inplace import tick
+    from weft.native.codegen import writes
+
+    found = records()
+    if found is not None:
+        try:
+            ticks = tick.__self__  # type: ignore[attr-defined]
+            return writes.functions(found, Size, LISTENERS, DEVICES, ticks)
+        except Unsupported:
+            pass
+    return _declining, _declining
+
+
+def _declining(*args: Any) -> None:
+    """Stands for them where there are none."""
 
 
 PROPERTIES: dict[str, property] = {}  # those of ``Tensor`` that compiled code stands for
@@ -126,6 +160,7 @@ def functions(op: Op) -> tuple[Any, Any]:
         loud=2 if op.view else int(op.traced),
         keeps_rows=not op.images,
         nones=op.arity is None,  # NumPy's own functions take it for an object
+        halves=op.halves and not op.multiple,
         outputs=outputs,
     )
     given = op, facts, op.plans, op.view, op.multiple

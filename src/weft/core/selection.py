@@ -28,6 +28,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 
 from weft.native import once
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 ndarray = np.ndarray
 # What small calls are native for. (A set tells types by identity: to NumPy float64 equals float.)
 ENTRY_TYPES = {np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_), float, int}
+HALVES = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 NEVER = 1 << 62
 LEAST = 2  # elements for which a kernel for small arrays pays
 BEGIN = 1 << 13  # elements for which native code is loaded at all: that takes a moment
@@ -121,16 +123,18 @@ class LazyEntry:
     bits, so it may take over at any time; compiling it pays after many uses of one pattern.
     """
 
-    __slots__ = ("find", "holder", "misses", "name", "pattern", "uses")
+    __slots__ = ("find", "holder", "misses", "name", "pattern", "types", "uses")
 
-    def __init__(self, holder: Any, name: str, find: Callable[[Any], Any]) -> None:
-        self.holder, self.name, self.find = holder, name, find
+    def __init__(
+        self, holder: Any, name: str, find: Callable[[Any], Any], types: Any = ENTRY_TYPES
+    ) -> None:
+        self.holder, self.name, self.find, self.types = holder, name, find, types
         self.uses = self.misses = 0
         self.pattern: list[Any] = []
 
     def __call__(self, *args: Any) -> None:
         pattern = [a.dtype if a.__class__ is ndarray else a.__class__ for a in args]
-        if pattern != self.pattern or not ENTRY_TYPES.issuperset(pattern):
+        if pattern != self.pattern or not self.types.issuperset(pattern):
             self.pattern, self.uses = pattern, 0
             self.misses += 1
             if self.misses >= TRIES:
@@ -146,13 +150,20 @@ class LazyEntry:
 def open_op(op: Op) -> None:
     """Let small arrays into the native code of an elementwise op, or keep them out again."""
     op.entry = op.entry_with_number = op.entry_with_row = None
-    if op.traced and _enabled[0] and not op.special:
+    op.entry_float16 = op.entry_bfloat16 = None
+    if op.special:
+        return  # which loop it is follows from a number
+    if op.traced and _enabled[0]:
         loop = lambda: loop_for(op, "", op.reference, NOTHING)
         op.entry, op.entry_with_number = (
             LazyEntry(op, name, lambda args: loop().entry(args))
             for name in ("entry", "entry_with_number")
         )
         op.entry_with_row = LazyEntry(op, "entry_with_row", lambda args: loop().row_entry(args))
+    if op.halves and _enabled[0]:
+        op.entry_float16, op.entry_bfloat16 = (
+            LazyEntry(op, f"entry_{d.name}", lambda args: loop().entry(args), {d}) for d in HALVES
+        )
 
 
 def open_entries() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import numpy as np
 
@@ -95,6 +96,12 @@ def undefined(array: np.ndarray) -> np.ndarray:
         kind = array.dtype.kind
         array.fill(np.iinfo(array.dtype).max if kind in "iu" else True if kind == "b" else np.nan)
     return array
+
+
+def undefine(tensor: Any) -> None:
+    """The same for a new tensor of the CPU."""
+    if _CoreSettings.deterministic:
+        undefined(tensor._a)
 
 
 def are_deterministic_algorithms_enabled() -> bool:

@@ -76,6 +76,7 @@ class _Late:
     construct: Callable
     missing: Callable
     steps_without_elements: Callable
+    absent: frozenset[str] = frozenset()  # names of methods that weft lacks
 
 
 LATE = _Late
@@ -932,21 +933,11 @@ class Tensor(metaclass=_TensorMeta):
 
     def __dir__(self) -> list[str]:
         names = {*dir(type(self)), *self.__dict__}
-        return sorted(names - {"_stamp"})  # which only views have
+        return sorted(names - {"_stamp"} - LATE.absent)  # only views have a stamp
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "_a" and METADATA.get(getframe(1).f_code):
-            try:  # what ``slot_of`` would say, which most often is asked this
-                return self._stamp[2].outline  # type: ignore[index]
-            except (AttributeError, TypeError):
-                pass
-        if name in pending.SLOTS:
-            return pending.slot_of(self, name, sys._getframe(1))
-        if name.startswith("__"):
-            raise AttributeError(f"'Tensor' object has no attribute {name!r}")
-        if any(name in vars(kind) for kind in type(self).__mro__):
-            return object.__getattribute__(self, name)  # a property failed: let it say why
-        return LATE.missing(f"Tensor.{name}")
+    if TYPE_CHECKING:  # the op blocks put methods on this class
+
+        def __getattr__(self, name: str) -> Any: ...
 
     # --- printing ---
 
@@ -1289,6 +1280,28 @@ def shares(result: np.ndarray, source: np.ndarray) -> bool:
     if not isinstance(held, np.ndarray):
         held = getattr(held, "base", None)  # what NumPy's as_strided puts in between
     return held is not None and storage_array(held) is storage_array(source)
+
+
+def read_unset(self: Tensor, name: str) -> Any:
+    """``Tensor.__getattr__``, from the first compiled region on: see ``core.pending``.
+
+    A class with that method pays for it in every read of an attribute, twice to three times as
+    much, so it has none before there can be pending tensors.
+    """
+    if name == "_a" and METADATA.get(getframe(1).f_code):
+        try:  # what ``slot_of`` would say, which most often is asked this
+            return self._stamp[2].outline  # type: ignore[index]
+        except (AttributeError, TypeError):
+            pass
+    if name in pending.SLOTS:
+        return pending.slot_of(self, name, getframe(1))
+    return object.__getattribute__(self, name)  # raises
+
+
+def let_tensors_wait() -> None:
+    """Let reading an unset slot of a tensor compute what is pending."""
+    if "__getattr__" not in vars(Tensor):
+        type.__setattr__(Tensor, "__getattr__", read_unset)
 
 
 def copy_sharing(array: np.ndarray, memory: dict[int, np.ndarray]) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 import weakref
@@ -42,6 +43,9 @@ from weft.graph.steps import RULES, Step, Taken
 from weft.graph.values import ArrayState, MemoryState, Values
 
 getframe, ref = sys._getframe, weakref.ref
+# The parts of a backward pass whose work is inside of its nodes.
+LONG = 5000  # nodes of a block so long that garbage is collected in it after all
+UNHEARD = ("call_hooks", "post_hooks", "notice", "add", "deliver", "accumulate")
 
 
 class Recorder(Values, Listener):
@@ -56,6 +60,7 @@ class Recorder(Values, Listener):
         self.passes: list[Pass] = []
         self.pending: tuple[Any, Ref] | None = None
         self.clock = 0.0
+        self.waits = False  # whether the garbage collector waits for the end of the block
         self.steps_taken: list[Any] = []
         self.calls_made: list[tuple[Any, ...]] = []
         self.given: set[Ref] = set()  # gradients that autograd.grad handed out
@@ -72,12 +77,14 @@ class Recorder(Values, Listener):
 
     def __enter__(self) -> Graph:
         super().__enter__()
+        self._collect_later()
         INFERRING.append(None)  # so that new tensors say that they are
         self.before_it = variables(self.home)
         return self.graph
 
     def __exit__(self, *exc: object) -> bool:  # type: ignore[override]
         super().__exit__()
+        self._collect_again()
         INFERRING.pop()
         stopped = isinstance(exc[1], Stopped) and exc[1].recorder is self if exc else False
         last = self.choice.last
@@ -99,6 +106,17 @@ class Recorder(Values, Listener):
         self.places, self.nodes, self.watched, self.before_it = {}, {}, {}, {}
         self.cells, self.numbers = {}, []
         return stopped
+
+    def _collect_later(self) -> None:
+        """Let the garbage collector wait: nodes are many objects, and none of them garbage."""
+        self.waits = gc.isenabled()
+        if self.waits:
+            gc.disable()
+
+    def _collect_again(self) -> None:
+        if self.waits:
+            self.waits = False
+            gc.enable()
 
     def _gradients_at_end(self) -> dict[int, Ref | None]:
         """What the ``.grad`` of each leaf is when the block ends, if a pass of it filled any."""
@@ -259,6 +277,8 @@ class Recorder(Values, Listener):
 
     def saw(self, op: Op, args: Any, attrs: dict[str, Any], results: list[Tensor]) -> None:
         spent = time.perf_counter() - self.clock if self.profile else None
+        if self.waits and len(self.specs) > LONG:
+            self._collect_again()
         refs, attrs = self._inputs(args, attrs)
         kind = FORWARD if MODES.now.backward is None else BACKWARD
         if op.multiple:
@@ -374,7 +394,7 @@ class Recorder(Values, Listener):
         if work.records:
             return
         # What hooks do is inside of their nodes, and so is what rules do on tensors.
-        for name in ("call_hooks", "post_hooks", "notice", "add", "deliver", "accumulate"):
+        for name in UNHEARD:
             setattr(work, name, self._unheard(getattr(work, name)))
         step, unheard = work.step, self._unheard(work.step)
         work.step = lambda node: (unheard if isinstance(node.op, Op) else step)(node)
@@ -426,6 +446,8 @@ class Recorder(Values, Listener):
                 self.grads[value.node] = new if held is None else held + new
 
     def went_back(self, work: Any, roots: Any) -> None:
+        for name in (*UNHEARD, "step"):  # which hold the pass itself, and this recorder
+            vars(work).pop(name, None)
         number = len(self.passes)
         self.back_from = self._whereabouts(getframe(1))
         seeded = [(self._of_node(node), _seed(g)) for node, g in roots]
@@ -483,7 +505,10 @@ class Recorder(Values, Listener):
             len(self.specs), BACKWARD, op, args, {"outs": outs, "pass": number}, *kind,
             forward.code, forward.instruction, forward.scope, forward.id,
         )  # fmt: skip
-        self._append(spec)
+        if op.__class__ is Gradient:  # no gradient reaches what it gives
+            self.specs.append(spec)
+        else:
+            self._append(spec)
         return spec
 
     def _hooks_at(self, value: Ref) -> list[Call]:
@@ -766,7 +791,8 @@ def record(
 
     ``values`` keeps every result and gradient, or those of the nodes that it names, as in
     ``values="*.relu"``; ``profile`` takes the time of every op. ``stop`` names a node after which
-    the block ends: the rest of it does not run, and the node is the graph's output.
+    the block ends: the rest of it does not run, and the node is the graph's output. Python's
+    garbage collector waits for the end of the block, unless that has thousands of nodes.
 
     >>> import weft
     >>> x = weft.tensor([1.0, -2.0])

@@ -19,6 +19,7 @@ import numpy as np
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import meta
+from weft.core.devices import DEVICES, DeviceArray, write_into
 from weft.core.storage import TypedStorage, UntypedStorage, swap_bytes
 from weft.io import rebuild
 from weft.io.archive import RandomAccessFile, Reader, damaged, only_bools
@@ -114,6 +115,8 @@ def _restore(storage: UntypedStorage, location: Any) -> UntypedStorage:
         if held.__class__ is meta.MetaArray:
             return storage
         return UntypedStorage._unknown(meta.empty(held.shape, held.dtype))
+    if name.partition(":")[0] in DEVICES:
+        return storage.to(device=name)
     raise RuntimeError(
         f"Attempting to deserialize object on device {name!r}, but weft runs on the CPU "
         "(torch.cuda.is_available() is False). Please use torch.load with "
@@ -262,7 +265,13 @@ def _read_legacy(source: RandomAccessFile, map_location: Any, run: Run) -> Any:
         raise damaged("its list of storages is not that of its tensors")
     for key in keys:
         storage, dtype = held[key]
-        at = _fill(data, at, key, storage._bytes(), dtype)
+        memory = storage._bytes()
+        if isinstance(memory, DeviceArray):
+            values = np.empty(memory.shape, np.uint8)
+            at = _fill(data, at, key, values, dtype)
+            write_into(memory, values)
+        else:
+            at = _fill(data, at, key, memory, dtype)
         if storage._pending is not None:
             storage._pending.fill()
     source.file.seek(source.base + at)  # other things may follow

@@ -153,17 +153,16 @@ class TorchPickler(pickle._Pickler):  # type: ignore[name-defined]
             return self._module_id(obj)
         if isinstance(obj, _Stored):
             number, name, size = obj.number, obj.type_name, obj.size
-        elif isinstance(obj, UntypedStorage):
-            number, name, size = self.memories.number(obj._bytes(), "uint8"), "", obj.size()
-        elif isinstance(obj, TypedStorage):
-            name, size = obj.dtype.name, obj.size()
-            number = self.memories.number(obj._bytes(), name)
+        elif isinstance(obj, (UntypedStorage, TypedStorage)):
+            name = obj.dtype.name if isinstance(obj, TypedStorage) else ""
+            memory = self.memories.on_host(obj._bytes())
+            number, size = self.memories.number(memory, name or "uint8"), obj.size()
         else:
             return None
         kind = _STORAGES.get(name, _UNTYPED)
         if kind is _UNTYPED and name:
             size *= dt.BY_NAME[name].itemsize
-        found = ("storage", kind, str(number), "cpu", size)
+        found = ("storage", kind, str(number), str(obj.device), size)
         return (*found, None) if self.legacy else found
 
     def _module_id(self, kind: type) -> Any:
@@ -208,7 +207,7 @@ class TorchPickler(pickle._Pickler):  # type: ignore[name-defined]
         number, offset, strides = self.memories.place(self.memories.on_host(obj._a))
         name = obj.dtype.name
         size = self.memories.bytes[number].size // obj.itemsize
-        stored = _Stored(number, name, size)
+        stored = _Stored(number, name, size, obj.device)
         arguments = (stored, offset, tuple(obj._a.shape), strides, obj.requires_grad, OrderedDict())
         function = _TENSOR_V2
         if name not in _STORAGES:
@@ -258,8 +257,8 @@ class TorchPickler(pickle._Pickler):  # type: ignore[name-defined]
 class _Stored:
     """The storage of a tensor while it is written."""
 
-    def __init__(self, number: int, type_name: str, size: int) -> None:
-        self.number, self.type_name, self.size = number, type_name, size
+    def __init__(self, number: int, type_name: str, size: int, device: dev.device) -> None:
+        self.number, self.type_name, self.size, self.device = number, type_name, size, device
 
 
 def dumps(obj: Any, protocol: int, memories: Memories, legacy: bool = False) -> bytes:

@@ -14,6 +14,7 @@ import numpy as np
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core import meta
+from weft.core.devices import DeviceArray, device_of, over_bytes, placed
 from weft.core.node import AccumulateGrad
 from weft.core.size import Size
 from weft.core.storage import LEGACY, STORAGE_NAMES, TypedStorage, UntypedStorage
@@ -103,6 +104,11 @@ def _changed(storage: Any, kind: dt.dtype, metadata: Any) -> np.ndarray | None:
         raise RuntimeError(f"a tensor in the file has {shown(marks)} as its marks conj and neg")
     if not any(marks):
         return None
+    if isinstance(storage._bytes(), DeviceArray):
+        raise RuntimeError(
+            "a conjugated or negated tensor in the file can be loaded on the CPU alone: call "
+            "torch.load with map_location='cpu'"
+        )
     if kind is dt.bool_:
         raise RuntimeError("a tensor of bools in the file is marked as conjugated or negated")
     untyped = storage.untyped()
@@ -128,7 +134,8 @@ def tensor_on(
         raise RuntimeError(f"a tensor in the file has shape {shape}, which is too large")
     if not count:
         on_meta = memory.__class__ is meta.MetaArray
-        return wrap(meta.empty(shape, kind.np) if on_meta else _empty(shape, kind))
+        made = meta.empty(shape, kind.np) if on_meta else _empty(shape, kind)
+        return wrap(placed(made, device_of(memory)))
     reach = start + sum((n - 1) * s for n, s in zip(shape, steps, strict=True)) + 1
     if reach * width > memory.size:
         raise RuntimeError(
@@ -139,8 +146,8 @@ def tensor_on(
     memory = memory if changed is None else changed
     # A single element has no next one; its stride may be any number, even one too large for NumPy.
     strides = tuple(s * width if n > 1 else width for n, s in zip(shape, steps, strict=True))
-    made = memory.__class__(shape, kind.np, memory, start * width, strides)
-    if not made.flags.aligned:
+    made = over_bytes(memory, kind.np, shape, strides, start * width)
+    if not isinstance(made, DeviceArray) and not made.flags.aligned:
         raise RuntimeError(f"a tensor in the file of dtype {kind} lies at an odd place in memory")
     return wrap(made)
 

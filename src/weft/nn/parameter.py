@@ -60,7 +60,7 @@ class UninitializedTensorMixin:
 
     @_a.setter
     def _a(self, array: np.ndarray) -> None:
-        Tensor._a.__set__(self, array)  # type: ignore[attr-defined]
+        vars(Tensor)["_a"].__set__(self, array)
 
     @property
     def dtype(self) -> dt.dtype:

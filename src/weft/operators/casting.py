@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import device as dev
-from weft.core import devices, errors, meta
+from weft.core import devices, errors, making, meta
 from weft.core import dtype as dt
 from weft.core.dispatch import Op, apply, apply_one
 from weft.core.gate import LISTENERS, announce
@@ -536,6 +536,8 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     tensor([[1., 2.],
             [1., 2.]])
     """
+    if making.overwrite(self, "copy", src) is not None:
+        return self
     if not isinstance(src, Tensor):
         src = wrap(np.asarray(src))
     if copied_over(self, src):
@@ -570,9 +572,12 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     >>> torch.zeros(3).fill_(5)
     tensor([5., 5., 5.])
     """
-    if (value.__class__ is float or value.__class__ is int) and filled_over(self, value):
-        bump(self, "fill")
-        return self
+    if value.__class__ is float or value.__class__ is int:
+        if making.overwrite(self, "fill", value) is not None:
+            return self
+        if filled_over(self, value):
+            bump(self, "fill")
+            return self
     if isinstance(value, Tensor) and value.ndim:
         raise RuntimeError(
             "fill_ only supports 0-dimension value tensor but got tensor with "
@@ -595,6 +600,8 @@ def zero_(self: Tensor) -> Tensor:
     >>> x.zero_()
     tensor([0., 0.])
     """
+    if making.overwrite(self, "zero", 0) is not None:
+        return self
     if filled_over(self, 0.0):
         bump(self, "zero")
         return self

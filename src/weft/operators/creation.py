@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import batching, devices, errors, meta, quiet
+from weft.core import batching, devices, errors, making, meta, quiet
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core.devices import DEVICES, host
@@ -19,7 +19,7 @@ from weft.core.dlpack import Importer
 from weft.core.gate import let_out
 from weft.core.modes import MODES
 from weft.core.pending import model_of
-from weft.core.settings import undefined
+from weft.core.settings import undefine, undefined
 from weft.core.storage import TypedStorage, UntypedStorage, tensor_over
 from weft.core.tensor import LATE, LAYOUT, Tensor, wrap
 from weft.native.memory.layout import dense_steps, empty_like_dense, empty_with, rows_of
@@ -549,12 +549,19 @@ def need_strided(layout: Any, out: Tensor | None = None) -> None:
     )
 
 
-def _filler(name: str, make: Any, doc: str) -> Any:
+def _filler(name: str, make: Any, doc: str, value: int | None = None) -> Any:
     def create(
         *args: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
         device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
         memory_format: Any = None, names: Any = None,
     ) -> Tensor:  # fmt: skip
+        if size is out is layout is device is memory_format is None and dev._default is CPU:
+            d = dt._default.np if dtype is None else dt.as_numpy(dtype)
+            short = making.create(args, d, value) if args else None
+            if short is not None:
+                if value is None:
+                    undefine(short)
+                return short.requires_grad_() if requires_grad else short
         if not args and size is None:
             raise TypeError(
                 f'{name}() missing 1 required positional arguments: "size"\n  at {errors.here()}'
@@ -587,6 +594,7 @@ zeros = _filler(
     >>> torch.zeros(2, dtype=torch.int64)
     tensor([0, 0])
     """,
+    0,
 )
 ones = _filler(
     "ones",
@@ -597,6 +605,7 @@ ones = _filler(
     tensor([[1., 1., 1.],
             [1., 1., 1.]])
     """,
+    1,
 )
 empty = _filler(
     "empty",
@@ -635,6 +644,11 @@ def full(
             "full(): argument 'size' (position 1) must be tuple of ints, not "
             f"{type(size).__name__}\n  at {errors.here()}"
         )
+    if out is device is None and fill_value.__class__ in _PLAIN_TYPES and dev._default is CPU:
+        d = dt.number_dtype(fill_value) if dtype is None else dt.as_numpy(dtype)
+        short = making.create((size,), d, fill_value)
+        if short is not None:
+            return short.requires_grad_() if requires_grad else short
     if dtype is not None or out is not None:
         d = number_type(dtype, out)
     else:
@@ -690,6 +704,12 @@ def _like(name: str, fill: Any, doc: str) -> Any:
             )
         source = model_of(input)
         d = source.dtype if dtype is None else dt.as_numpy(dtype)
+        if device is None and memory_format is None:
+            short = making.create(source, d, fill)
+            if short is not None:
+                if fill is None:
+                    undefine(short)
+                return short.requires_grad_() if requires_grad else short
         if device is not None or source.__class__ is not np.ndarray:
             source, d = source_for(input, device, d)
         array = like_array(source, d, memory_format)

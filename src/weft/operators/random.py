@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import batching, errors, foreign
+from weft.core import batching, errors, foreign, making
 from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core.batching import BatchedArray, BatchedCall
@@ -229,6 +229,11 @@ def uniform_(
     >>> torch.empty(3).uniform_(-1, 1)
     tensor([-0.0075,  0.5364, -0.8230])
     """
+    if to == 1.0 and from_ == 0.0 and not named:
+        g = default_generator if generator is None else generator
+        if g.__class__ is Generator:
+            if g.take_floats(making.overwrite, self, "uniform") is not None:
+                return self
     low, a = float(named.get("from", from_)), _prepared(self, "uniform")
     _floats_only(a.dtype, "check_uniform_bounds", complex_too=True)
     high, draw = float(to), source(generator).uniform
@@ -260,6 +265,11 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
     >>> torch.empty(3).normal_(mean=10.0, std=0.1)
     tensor([10.1541,  9.9707,  9.7821])
     """
+    if std == 1.0 and mean == 0.0:
+        g = default_generator if generator is None else generator
+        if g.__class__ is Generator:
+            if g.take_normals(making.overwrite, self, "normal") is not None:
+                return self
     a = _prepared(self, "normal")
     _floats_only(a.dtype, "normal_kernel_cpu", complex_too=True)
     draw, dense = source(generator).normal, a.flags.c_contiguous
@@ -382,6 +392,12 @@ def rand(
     tensor([[0.4963, 0.7682],
             [0.0885, 0.1320]])
     """
+    if size is out is dtype is device is None and not requires_grad and dev._default is CPU:
+        g = default_generator if generator is None else generator
+        if g.__class__ is Generator:
+            short = g.take_floats(making.create, args, dt._default.np)
+            if short is not None:
+                return short
     d = number_type(dtype, out)
     _floats_only(d, "check_uniform_bounds", complex_too=True)
     shape = _shape(args if size is None else (size,), "rand")
@@ -402,6 +418,12 @@ def randn(
     tensor([[ 1.5410, -0.2934, -2.1788],
             [ 0.5684, -1.0845, -1.3986]])
     """
+    if size is out is dtype is device is None and not requires_grad and dev._default is CPU:
+        g = default_generator if generator is None else generator
+        if g.__class__ is Generator:
+            short = g.take_normals(making.create, args, dt._default.np)
+            if short is not None:
+                return short
     d = number_type(dtype, out)
     _floats_only(d, "normal_kernel_cpu", complex_too=True)
     shape = _shape(args if size is None else (size,), "randn")
@@ -436,6 +458,17 @@ def _whole_bounds(args: tuple[Any, ...], named: dict[str, Any], name: str) -> tu
     return 0 if low is None else int(low), int(high), rest
 
 
+def _few_whole(args: tuple[Any, ...], generator: Any) -> Tensor | None:
+    """A few whole numbers from words that are ready; None for all that is not plain."""
+    g = default_generator if generator is None else generator
+    low, high, size = args if len(args) == 3 else (0, *args) if len(args) == 2 else (0, 0, 0)
+    if not isinstance(size, (tuple, list)) or g.__class__ is not Generator:
+        return None
+    if low.__class__ is not int or high.__class__ is not int:
+        return None
+    return g.take_whole(making.create, (size,), dt.I64, low, high)
+
+
 @api.top
 def randint(
     *args: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
@@ -449,6 +482,10 @@ def randint(
     >>> torch.randint(-3, 3, (2, 2)).shape
     torch.Size([2, 2])
     """
+    if out is dtype is device is None and not (named or requires_grad) and dev._default is CPU:
+        short = _few_whole(args, generator)
+        if short is not None:
+            return short
     size = named.pop("size", None)
     low, high, rest = _whole_bounds(args, named, "randint")
     if named or (size is None and not rest):

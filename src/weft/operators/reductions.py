@@ -298,18 +298,16 @@ def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     >>> torch.all(x, dim=1)
     tensor([ True, False])
     """
-    return all_op(input, dim=_truth_dims(dim, input._a.ndim), keepdim=keepdim)
+    dims = EVERY[input._a.ndim] if dim is None else api.dims(dim, input._a.ndim)
+    return apply_one(all_op, input, {"dim": dims, "keepdim": keepdim})
 
 
 @api.both(out=True)
 @numpy_names
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether any element is true (not zero)."""
-    return any_op(input, dim=_truth_dims(dim, input._a.ndim), keepdim=keepdim)
-
-
-def _truth_dims(dim: Any, rank: int) -> tuple[int, ...]:
-    return EVERY[rank] if dim is None else api.dims(dim, rank)
+    dims = EVERY[input._a.ndim] if dim is None else api.dims(dim, input._a.ndim)
+    return apply_one(any_op, input, {"dim": dims, "keepdim": keepdim})
 
 
 def _count_nonzero(x: np.ndarray, dim: tuple[int, ...]) -> np.ndarray:
@@ -564,9 +562,10 @@ def _max_or_min(name: str, whole: Op, rows: Op, elementwise: str, example: str) 
             refuse("c", input, name)
             return getattr(input, elementwise)(dim if other is None else other)
         if dim is None:
-            refuse("c", input, name)
-            _refuse_none(input, name)
-            return whole(input)
+            if input._a.dtype is not dt.F32 or not input._a.size:
+                refuse("c", input, name)
+                _refuse_none(input, name)
+            return apply_one(whole, input, {})
         d = api.wrap_dim(dim, input._a.ndim)
         refuse_empty(input, (d,), name)
         refuse("c", input, name)
@@ -634,13 +633,14 @@ def _arg(name: str, function: Any, example: str) -> Any:
     )
 
     def public(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-        refuse("cb", input, name)
+        if input._a.dtype is not dt.F32:
+            refuse("cb", input, name)
         if dim is None:
             _refuse_none(input, name, IndexError)
         else:
             dim = api.wrap_dim(dim, input._a.ndim)
             refuse_empty(input, (dim,), name)
-        return op(input, dim=dim, keepdim=keepdim)
+        return apply_one(op, input, {"dim": dim, "keepdim": keepdim})
 
     public.__name__ = public.__qualname__ = name
     meaning = f"The index of the {name[3:]}imum, of all elements or along a dimension."

@@ -183,12 +183,13 @@ class UpdateUnit:
                 return None
             if p._a is not array or (own is not None and states.get(p) is not own):
                 return False
-            if grad._a.shape != array.shape:
+            given = cpu_array(grad)
+            if given.shape != array.shape:
                 refuse_gradient(p)
             for name, tensor, view in checks:
                 if own.get(name) is not tensor or tensor._a is not view:  # type: ignore[union-attr]
                     return False
-            grads.append(grad._a)
+            grads.append(given)
         self.grads = grads
         return True
 

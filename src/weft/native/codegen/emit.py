@@ -43,13 +43,14 @@ NULL = LLVMValue("null")
 
 
 def address_table(
-    objects: dict[str, Any], functions: Iterable[str]
+    objects: dict[str, Any], functions: Iterable[str], others: dict[str, int] | None = None
 ) -> tuple[bytes, dict[str, int]]:
     """A table of what a function uses of Python, by address, and the place of each in it.
 
-    ``functions`` are those of the C interface. Whoever has the table keeps the objects alive.
+    ``functions`` are those of the C interface, ``others`` have their addresses with them. Whoever
+    has the table keeps the objects alive.
     """
-    known = {name: id(value) for name, value in objects.items()}
+    known = {name: id(value) for name, value in objects.items()} | (others or {})
     for name in functions:
         known[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
     table = struct.pack(f"{len(known)}Q", *known.values())

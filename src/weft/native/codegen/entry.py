@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from weft.native import threads
@@ -34,10 +35,17 @@ _NAMES = (
     *("ndarray", "float", "int", "None", "TypeError", "threads", "watched", "tell"),
     *("PyLong_AsLongLong", "PyFloat_AsDouble", "PyErr_Occurred", "PyErr_SetString"),
     *("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef", "Py_DecRef", "NewFromDescr"),
-    *("PyTuple_New", "f32", "f64", "b1", "i64"),
+    *("PyTuple_New", "f32", "f64", "b1", "i64", "f16", "bf16"),
 )
 PLACES = {name: k for k, name in enumerate(_NAMES)}
-_DTYPES = {"f32": np.float32, "f64": np.float64, "b1": np.bool_, "i64": np.int64}
+_DTYPES = {
+    "f32": np.float32,
+    "f64": np.float64,
+    "b1": np.bool_,
+    "i64": np.int64,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+}
 LLVM = {"f32": "float", "f64": "double", "i64": "i64", "i32": "i32"}
 
 # While this is not zero, kernels report each call in the place of running it, if their thread has a
@@ -59,13 +67,17 @@ def _told(key: int, given: int, count: int) -> int:
 _TELL = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(_told)
 
 
+def new_from_descr() -> int:
+    """The address of NumPy's function that makes an array."""
+    capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    return ctypes.cast(get(capsule, None), ctypes.POINTER(ctypes.c_void_p))[_NEW_FROM_DESCR] or 0
+
+
 @once
 def _table() -> bytes:
     api = ctypes.pythonapi
-    capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
-    get = api.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    numpy = ctypes.cast(get(capsule, None), ctypes.POINTER(ctypes.c_void_p))
     known: dict[str, Any] = {
         "ndarray": id(np.ndarray),
         "float": id(float),
@@ -75,7 +87,7 @@ def _table() -> bytes:
         "threads": ctypes.addressof(threads.CELL),
         "watched": ctypes.addressof(WATCHED),
         "tell": ctypes.cast(_TELL, ctypes.c_void_p).value,
-        "NewFromDescr": numpy[_NEW_FROM_DESCR],
+        "NewFromDescr": new_from_descr(),
         **{name: id(np.dtype(kind)) for name, kind in _DTYPES.items()},
     }
     for name in _NAMES:

@@ -27,6 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from weft.native.codegen import emit, entry
@@ -40,6 +41,7 @@ _OBJECT = 16  # the kind of a slot that holds an object, in Python's description
 _FASTCALL = 0x0080
 
 FLOATS = ("f32", "f64")
+HALVES = {"f16": "entry_float16", "bf16": "entry_bfloat16"}  # with the native code for them
 
 # How a plan says what is saved (``Recipe``): pairs of one of these and a number.
 INPUT, OUTPUT, INPUT_SHAPE, INPUT_DTYPE, SHAPES, REST = range(6)
@@ -54,7 +56,10 @@ _FUNCTIONS = (
     *("PyContextVar_Set", "PyContextVar_Reset", "PyErr_Fetch", "PyErr_Restore"),
     *("PyThreadState_Get", "PyThreadState_GetID", "PyType_GenericAlloc"),
 )
-_ATTRIBUTES = ("now", "limit", "entry", "entry_with_number", "entry_with_row")
+_ATTRIBUTES = (
+    *("now", "limit", "entry", "entry_with_number", "entry_with_row"),
+    *("entry_float16", "entry_bfloat16"),
+)
 
 
 @dataclass(frozen=True)
@@ -230,6 +235,8 @@ class _AddressTable:
             "f64": np.dtype(np.float64),
             "i64": np.dtype(np.int64),
             "b1": np.dtype(np.bool_),
+            "f16": np.dtype(np.float16),
+            "bf16": np.dtype(ml_dtypes.bfloat16),
             "None": None,
             "NoneType": type(None),
             "True": True,
@@ -277,6 +284,7 @@ class Facts:
     loud: int  # NumPy need not be told not to warn: 1 with one or two bare operands, 2 ever
     keeps_rows: bool  # the layout of results need not be asked if all arrays are in row-major order
     nones: bool  # None may stand in the place of an operand
+    halves: bool  # native code takes arrays of one half type; its reference does not
     # Of each of several results whether it has a gradient; none if there may be any number.
     outputs: tuple[bool, ...] = ()
 
@@ -285,43 +293,30 @@ class Facts:
         mask = sum(1 << i for i in chosen) & 255 if self.promotes else 0
         all_of = self.promotes and self.promoted is None
         flags = (self.differentiable, self.variadic, mask, all_of, self.kinds, self.numbers)
-        return bytes((*flags, self.loud, self.keeps_rows, self.nones, *self.outputs))
+        return bytes((*flags, self.loud, self.keeps_rows, self.nones, self.halves, *self.outputs))
 
 
-DIFFERENTIABLE, VARIADIC, MASK, ALL, KINDS, NUMBERS, LOUD, ROWS, NONES, OUTPUTS = range(10)
+DIFFERENTIABLE, VARIADIC, MASK, ALL, KINDS, NUMBERS, LOUD, ROWS, NONES, HALF, OUTPUTS = range(11)
 FLOATING, INTEGRAL, BOOLEAN = 1, 2, 4
 
 
-class Finish(Emitter):
-    """The function ``finish(y, attrs, now, depth, *inputs)`` of ops with one result.
+# Where ``TensorEmitter.state_of_thread`` keeps what it found last.
+LAST_STATE = "@last_thread = internal global i64 0\n@last_state = internal global ptr null\n"
 
-    ``view`` for ops whose result shows the memory of their one input. For those with ``several``
-    results it is ``finish(ys, attrs, now, depth, shown, *inputs)``. ``depth`` is how far up the
-    stack the user's frame is expected, counted from the function that makes the call.
 
-    With ``computes`` it is a whole op, ``call(attrs, depth, *inputs)``, or with ``shown`` behind
-    the depth: the arrays of the inputs, which must be of one type that needs no conversion, go to
-    the op's native code or its reference, and what that gives is finished.
+class TensorEmitter(Emitter):
+    """A function on tensors of the layer above: their slots, the modes, the user's frame.
+
+    It has the labels ``decline``, where it returns None, and ``fail``, where it raises.
     """
 
-    def __init__(
-        self,
-        name: str,
-        places: dict[str, int],
-        layout: RecordLayout,
-        view: bool,
-        several: bool,
-        computes: bool,
-    ) -> None:
+    def __init__(self, name: str, places: dict[str, int], layout: RecordLayout) -> None:
         super().__init__(name, places)
-        self.view, self.several, self.computes = view, several, computes
-        self.first = (2 if computes else 4) + several  # of the inputs
-        self.tensor, self.node, self.output = layout.tensor, layout.node, layout.output
-        self.state, self.plan = layout.state, layout.plan
+        self.tensor, self.state = layout.tensor, layout.state
         self.frames, self.by_thread = layout.frames, layout.by_thread
-        self.write()
-
-    # --- parts -------------------------------------------------------------------------
+        # What is let go of in the end: and, should it fail, the result.
+        self.root = self.empty()
+        self.owned: list[LLVMValue] = []
 
     def none_in(self, owner: LLVMValue, *offsets: int) -> None:
         none = self.known("None")
@@ -341,75 +336,12 @@ class Finish(Emitter):
         """A new object with empty slots; if it has a ``__dict__``, that is made when first used."""
         return self.call("PyType_GenericAlloc", self.known(kind), self.constant(0))
 
-    def shape_tuple(self, array: LLVMValue) -> LLVMValue:
-        """The shape of an array as a new tuple; null if that fails."""
-        rank = self.value("i64", f"sext i32 {self.load(array, RANK, 'i32')} to i64")
-        sizes = self.load(array, SHAPE)
-        made = self.variable("ptr", "null")
-        fails, done = self.label(), self.label()
-        items = self.call("PyTuple_New", rank)
-        self.leave_if(self.test("eq", items, NULL), done)
-        with self.each(rank) as i:
-            size = self.call("PyLong_FromLongLong", self.load(sizes, self.scaled(i), "i64"))
-            self.leave_if(self.test("eq", size, NULL), fails)
-            self.put(size, items, i)
-        self.store(items, made)
-        self.go(done)
-        self.here(fails)
-        self.drop(items)
-        self.go(done)
-        self.here(done)
-        return self.load(made)
-
-    def is_float(self, array: LLVMValue) -> LLVMValue:
-        kind = self.load(array, DESCR)
-        return self.either(self.is_known(kind, "f32"), self.is_known(kind, "f64"))
-
     def is_tensor(self, value: LLVMValue) -> LLVMValue:
         return self.is_a(value, "Tensor", "Parameter")
-
-    def input(self, i: LLVMValue | int) -> LLVMValue:
-        return self.argument(i, self.first)
 
     def version(self, cell: LLVMValue) -> LLVMValue:
         """The version in a cell (a borrowed reference)."""
         return self.first_of(cell)
-
-    # --- the function ------------------------------------------------------------------
-
-    def write(self) -> None:
-        self.inputs = self.arithmetic("sub", self.length, self.first)
-        self.leave_if(self.test("slt", self.inputs, 1), "decline")
-        own = LLVMValue("%self")
-        self.op = self.item(own, OP)
-        self.plans = self.item(own, PLANS)
-        self.facts = self.at(self.item(own, FACTS), BYTES)
-        # What is let go of in the end: and, should it fail, the result.
-        self.root = self.empty()
-        self.owned: list[LLVMValue] = []
-        self.apart = self.owner()  # a node that no result holds yet
-        if self.computes:
-            self.attrs, self.depth = self.argument(0), self.argument(1)
-        else:
-            self.attrs, self.now, self.depth = (self.argument(i) for i in (1, 2, 3))
-        self.check_modes()
-        if self.computes:
-            self.compute()
-        else:
-            self.y = self.argument(0)
-        self.check_results()
-        self.check_inputs()
-        self.find_plan()
-        self.make_results()
-        self.make_node()
-        self.finish_results()
-        self.here("decline")
-        self.release()
-        self.give(self.hold(self.known("None")))
-        self.here("fail")
-        self.drop(self.load(self.root))
-        self.release()
-        self.give(NULL)
 
     def owner(self) -> LLVMValue:
         """A variable for a reference that is let go of in the end."""
@@ -420,18 +352,6 @@ class Finish(Emitter):
     def release(self) -> None:
         for variable in self.owned:
             self.drop(self.load(variable))
-
-    def check_modes(self) -> None:
-        self.leave_unless(self.is_known(self.first_of(self.known("enabled")), "True"), "decline")
-        self.leave_unless(self.test("eq", self.size(self.known("INFERRING")), 0), "decline")
-        self.leave_unless(self.is_a(self.depth, "int"), "decline")
-        if self.computes:
-            self.now = self.state_of_thread()
-        self.leave_unless(self.is_a(self.now, "State"), "decline")
-        mode = self.load(self.now, self.state["mode"])
-        self.leave_if(self.is_known(mode, "SPECIAL"), "decline")
-        self.is_plain = self.is_known(mode, "PLAIN")
-        self.records = self.both(self.is_plain, self.fact(DIFFERENTIABLE))
 
     def state_of_thread(self) -> LLVMValue:
         """The modes of this thread, which are one object for as long as it lives.
@@ -456,6 +376,170 @@ class Finish(Emitter):
         state, mine = self.load(held), self.owner()
         self.store(self.hold(state), mine)
         return state
+
+    def elements(self, array: LLVMValue) -> LLVMValue:
+        """How many elements an array has."""
+        rank = self.value("i64", f"sext i32 {self.load(array, RANK, 'i32')} to i64")
+        sizes, total = self.load(array, SHAPE), self.variable("i64", 1)
+        with self.each(rank) as d:
+            size = self.load(sizes, self.scaled(d), "i64")
+            self.store(self.arithmetic("mul", self.load(total, 0, "i64"), size), total)
+        return self.load(total, 0, "i64")
+
+    def is_contiguous(self, array: LLVMValue) -> LLVMValue:
+        flags = self.load(array, FLAGS, "i32")
+        return self.test("ne", self.arithmetic("and", flags, 1), 0)
+
+    def fill_fresh(self, t: LLVMValue) -> None:
+        """What a tensor on memory of its own has."""
+        slots = self.tensor
+        self.none_in(t, slots["_base"], slots["_view"], slots["_node"])
+        cell = self.own(self.call("PyList_New", self.constant(1)), t, slots["_vc"])
+        zero = self.hold(self.known("0"))
+        self.call("PyList_SetItem", cell, self.constant(0), zero, kind="i32")
+
+    def is_idle(self, now: LLVMValue) -> LLVMValue:
+        """Decline where something unusual is on; whether ops are recorded."""
+        self.leave_unless(self.is_known(self.first_of(self.known("enabled")), "True"), "decline")
+        self.leave_unless(self.test("eq", self.size(self.known("INFERRING")), 0), "decline")
+        self.leave_unless(self.is_a(now, "State"), "decline")
+        mode = self.load(now, self.state["mode"])
+        self.leave_if(self.is_known(mode, "SPECIAL"), "decline")
+        return self.is_known(mode, "PLAIN")
+
+    def user_frame(
+        self, at: FrameLayout, depth: LLVMValue, unknown: str
+    ) -> tuple[LLVMValue, LLVMValue]:
+        """What ``caller`` finds, without making objects of frames: code and instruction.
+
+        It goes to ``unknown`` where it meets code of a file that it has not met before.
+        """
+        head, found = self.label(), self.label()
+        last = self.first_of(self.known("last_caller"))
+        thread = self.call("PyThreadState_Get")
+        step = self.variable("ptr", self.load(self.load(thread, at.running), at.current))
+        with self.each(depth):
+            here = self.load(step)
+            self.leave_if(self.test("eq", here, NULL), unknown)
+            self.store(self.load(here, at.previous), step)
+        self.go(head)
+        self.here(head)
+        inner = self.load(step)
+        self.leave_if(self.test("eq", inner, NULL), unknown)
+        code = self.load(inner, at.code)
+        self.leave_if(self.test("eq", code, last), found)
+        own = self.call("PyDict_GetItem", self.known("own_files"), self.load(code, at.filename))
+        self.leave_if(self.test("eq", own, NULL), unknown)
+        with self.when(self.is_known(own, "True")):
+            self.store(self.load(inner, at.previous), step)
+            self.go(head)
+            self.here(self.label())
+        place = self.known("last_caller")
+        self.call("PyList_SetItem", place, self.constant(0), self.hold(code), kind="i32")
+        self.go(found)
+        self.here(found)
+        inner = self.load(step)
+        code = self.load(inner, at.code)
+        here = self.value("i64", f"ptrtoint ptr {self.load(inner, at.instruction)} to i64")
+        start = self.value("i64", f"ptrtoint ptr {self.at(code, at.first)} to i64")
+        return code, self.arithmetic("sub", here, start)
+
+
+class Finish(TensorEmitter):
+    """The function ``finish(y, attrs, now, depth, *inputs)`` of ops with one result.
+
+    ``view`` for ops whose result shows the memory of their one input. For those with ``several``
+    results it is ``finish(ys, attrs, now, depth, shown, *inputs)``. ``depth`` is how far up the
+    stack the user's frame is expected, counted from the function that makes the call.
+
+    With ``computes`` it is a whole op, ``call(attrs, depth, *inputs)``, or with ``shown`` behind
+    the depth: the arrays of the inputs, which must be of one type that needs no conversion, go to
+    the op's native code or its reference, and what that gives is finished.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        places: dict[str, int],
+        layout: RecordLayout,
+        view: bool,
+        several: bool,
+        computes: bool,
+    ) -> None:
+        super().__init__(name, places, layout)
+        self.view, self.several, self.computes = view, several, computes
+        self.first = (2 if computes else 4) + several  # of the inputs
+        self.node, self.output, self.plan = layout.node, layout.output, layout.plan
+        self.write()
+
+    # --- parts -------------------------------------------------------------------------
+
+    def shape_tuple(self, array: LLVMValue) -> LLVMValue:
+        """The shape of an array as a new tuple; null if that fails."""
+        rank = self.value("i64", f"sext i32 {self.load(array, RANK, 'i32')} to i64")
+        sizes = self.load(array, SHAPE)
+        made = self.variable("ptr", "null")
+        fails, done = self.label(), self.label()
+        items = self.call("PyTuple_New", rank)
+        self.leave_if(self.test("eq", items, NULL), done)
+        with self.each(rank) as i:
+            size = self.call("PyLong_FromLongLong", self.load(sizes, self.scaled(i), "i64"))
+            self.leave_if(self.test("eq", size, NULL), fails)
+            self.put(size, items, i)
+        self.store(items, made)
+        self.go(done)
+        self.here(fails)
+        self.drop(items)
+        self.go(done)
+        self.here(done)
+        return self.load(made)
+
+    def is_float(self, array: LLVMValue) -> LLVMValue:
+        kind = self.load(array, DESCR)
+        return self.either(*(self.is_known(kind, name) for name in (*FLOATS, *HALVES)))
+
+    def input(self, i: LLVMValue | int) -> LLVMValue:
+        return self.argument(i, self.first)
+
+    # --- the function ------------------------------------------------------------------
+
+    def write(self) -> None:
+        self.inputs = self.arithmetic("sub", self.length, self.first)
+        self.leave_if(self.test("slt", self.inputs, 1), "decline")
+        own = LLVMValue("%self")
+        self.op = self.item(own, OP)
+        self.plans = self.item(own, PLANS)
+        self.facts = self.at(self.item(own, FACTS), BYTES)
+        self.apart = self.owner()  # a node that no result holds yet
+        if self.computes:
+            self.attrs, self.depth = self.argument(0), self.argument(1)
+        else:
+            self.attrs, self.now, self.depth = (self.argument(i) for i in (1, 2, 3))
+        self.check_modes()
+        if self.computes:
+            self.compute()
+        else:
+            self.y = self.argument(0)
+        self.check_results()
+        self.check_inputs()
+        self.find_plan()
+        self.make_results()
+        self.make_node()
+        self.finish_results()
+        self.here("decline")
+        self.release()
+        self.give(self.hold(self.known("None")))
+        self.here("fail")
+        self.drop(self.load(self.root))
+        self.release()
+        self.give(NULL)
+
+    def check_modes(self) -> None:
+        self.leave_unless(self.is_a(self.depth, "int"), "decline")
+        if self.computes:
+            self.now = self.state_of_thread()
+        self.is_plain = self.is_idle(self.now)
+        self.records = self.both(self.is_plain, self.fact(DIFFERENTIABLE))
 
     # --- computing ---------------------------------------------------------------------
 
@@ -491,7 +575,15 @@ class Finish(Emitter):
         places = self.at(given, TUPLE)
         self.bare = self.call("PyDict_Size", self.attrs, kind="i64")
         self.leave_if(self.test("slt", self.bare, 0), "fail")
-        whole = self.is_known(self.load(self.common), "i64")  # which entry points do not take
+        for name, entry_name in HALVES.items():
+            with self.when(self.is_known(self.load(self.common), name)):
+                # The reference would do its steps in that type: Python's code widens first.
+                self.leave_unless(self.test("eq", self.bare, 0), "decline")
+                self.try_entry(entry_name, places, result)
+                self.leave_if(self.test("eq", self.load(result), NULL), "decline")
+        whole = self.either(  # which entry points do not take
+            *(self.is_known(self.load(self.common), name) for name in ("i64", *HALVES))
+        )
         with self.when(self.both(self.test("eq", self.bare, 0), self.negated(whole))):
             self.try_entrys(places, result)
         with self.when(self.test("eq", self.load(result), NULL)):
@@ -597,23 +689,12 @@ class Finish(Emitter):
                 taken = self.test("ne", self.arithmetic("and", allowed, bit), 0)
                 found = self.either(*(self.is_known(kind, name) for name in names))
                 usual.append(self.both(taken, found))
+            half = self.either(*(self.is_known(kind, name) for name in HALVES))
+            usual.append(self.both(self.fact(HALF), half))
             self.leave_unless(self.either(*usual), "decline")
             self.store(kind, self.common)
         with self.otherwise(first):
             self.leave_unless(self.test("eq", kind, common), "decline")
-
-    def elements(self, array: LLVMValue) -> LLVMValue:
-        """How many elements an array has."""
-        rank = self.value("i64", f"sext i32 {self.load(array, RANK, 'i32')} to i64")
-        sizes, total = self.load(array, SHAPE), self.variable("i64", 1)
-        with self.each(rank) as d:
-            size = self.load(sizes, self.scaled(d), "i64")
-            self.store(self.arithmetic("mul", self.load(total, 0, "i64"), size), total)
-        return self.load(total, 0, "i64")
-
-    def is_contiguous(self, array: LLVMValue) -> LLVMValue:
-        flags = self.load(array, FLAGS, "i32")
-        return self.test("ne", self.arithmetic("and", flags, 1), 0)
 
     def try_entrys(self, places: LLVMValue, result: LLVMValue) -> None:
         """Native code for small arrays of one shape, for one with a number, for one with a row."""
@@ -853,14 +934,6 @@ class Finish(Emitter):
         with self.otherwise(shown):
             self.fill_fresh(t)
 
-    def fill_fresh(self, t: LLVMValue) -> None:
-        """What a tensor on memory of its own has."""
-        slots = self.tensor
-        self.none_in(t, slots["_base"], slots["_view"], slots["_node"])
-        cell = self.own(self.call("PyList_New", self.constant(1)), t, slots["_vc"])
-        zero = self.hold(self.known("0"))
-        self.call("PyList_SetItem", cell, self.constant(0), zero, kind="i32")
-
     def link(self, t: LLVMValue, k: LLVMValue) -> None:
         """Tie a view to its base, as ``link_view`` does."""
         slots, x = self.tensor, self.input(0)
@@ -1064,7 +1137,13 @@ class Finish(Emitter):
         """The user's frame: that at a depth if it is the last one again, else it is looked for."""
         known, done = self.label(), self.label()
         if self.frames is not None:
-            self.walk(n, self.frames, done)
+            unknown = self.label()
+            depth = self.call("PyLong_AsLongLong", self.depth, kind="i64")
+            code, at = self.user_frame(self.frames, depth, unknown)
+            self.lend(code, n, self.node["code"])
+            self.own(self.call("PyLong_FromLongLong", at), n, self.node["instruction"])
+            self.go(done)
+            self.here(unknown)
         words = self.stack(2)
         self.store(self.depth, words, 8)
         frame = self.variable("ptr", "null")
@@ -1110,45 +1189,6 @@ class Finish(Emitter):
         self.own(self.call("PyLong_FromLongLong", number), n, self.node["instruction"])
         self.go(done)
         self.here(done)
-
-    def walk(self, n: LLVMValue, at: FrameLayout, done: str) -> None:
-        """What ``caller`` does, without making objects of the frames.
-
-        It falls through where it meets code of a file that it has not met before.
-        """
-        head, found, unknown = self.label(), self.label(), self.label()
-        last = self.first_of(self.known("last_caller"))
-        thread = self.call("PyThreadState_Get")
-        step = self.variable("ptr", self.load(self.load(thread, at.running), at.current))
-        with self.each(self.call("PyLong_AsLongLong", self.depth, kind="i64")):
-            here = self.load(step)
-            self.leave_if(self.test("eq", here, NULL), unknown)
-            self.store(self.load(here, at.previous), step)
-        self.go(head)
-        self.here(head)
-        inner = self.load(step)
-        self.leave_if(self.test("eq", inner, NULL), unknown)
-        code = self.load(inner, at.code)
-        self.leave_if(self.test("eq", code, last), found)
-        own = self.call("PyDict_GetItem", self.known("own_files"), self.load(code, at.filename))
-        self.leave_if(self.test("eq", own, NULL), unknown)
-        with self.when(self.is_known(own, "True")):
-            self.store(self.load(inner, at.previous), step)
-            self.go(head)
-            self.here(self.label())
-        place = self.known("last_caller")
-        self.call("PyList_SetItem", place, self.constant(0), self.hold(code), kind="i32")
-        self.go(found)
-        self.here(found)
-        inner = self.load(step)
-        code = self.load(inner, at.code)
-        self.lend(code, n, self.node["code"])
-        here = self.value("i64", f"ptrtoint ptr {self.load(inner, at.instruction)} to i64")
-        start = self.value("i64", f"ptrtoint ptr {self.at(code, at.first)} to i64")
-        number = self.call("PyLong_FromLongLong", self.arithmetic("sub", here, start))
-        self.own(number, n, self.node["instruction"])
-        self.go(done)
-        self.here(unknown)
 
     # --- several results ---------------------------------------------------------------
 
@@ -1255,9 +1295,8 @@ class Records:
         name = f"{start}{'_view' * view}{'_several' * several}"
 
         def text() -> str:
-            head = "@last_thread = internal global i64 0\n@last_state = internal global ptr null\n"
             made = Finish(name, self.table.places, self.layout, view, several, computes)
-            return head + made.text()
+            return LAST_STATE + made.text()
 
         source = text if self.recipe else text()
         (address,) = jit.engine().load(f"records_{name}", source, [name], self.recipe, jit.GLUE)

@@ -602,9 +602,15 @@ class Loop:
         found = self.traced("f32", args, pattern, depth, storage)
         if found is None:
             return False
-        made, _, result = found
+        made, tape, result = found
+        floating, entry = result.kind == "f32", None
         try:
-            return made.get("f32"), dtype if result.kind == "f32" else DTYPES[result.kind], None
+            if depth or "one" in pattern or "step" in pattern:
+                code = made.get("f32")
+            else:
+                kind, least = storage if floating else result.kind, 0 if tape.exact else self.least
+                code, entry, *_ = made.loop("f32", kind, self.grain, least)
+            return code, dtype if floating else DTYPES[result.kind], entry
         except UNFIT:
             return False
 

@@ -247,7 +247,8 @@ class EntrySpec:
     dimension may differ, ``kept`` if that is 1, ``picked`` for the second's and the rest of the
     first's, ``any``; or ``number``. ``gives``: of each result its dtype and its shape: ``like k``
     an argument, ``lead`` or ``rest`` for the first without its last or first dimension, ``kept``
-    with the last as 1, ``none`` for a single value, ``picked`` as above. ``passes``:
+    with the last as 1, ``last k`` with the last as a number among the arguments, ``none`` for a
+    single value, ``picked`` as above. ``passes``:
     for each parameter of the kernel ``take k``, ``give k``, a size (``last``, ``lead``, ``first``,
     ``rest``, ``size``; of the second ``count`` and ``width``), a number, or ``flag``: memory that
     the kernel fills if the arguments are wrong. ``over`` is the divided size, ``work`` what one
@@ -374,13 +375,14 @@ def _made(j: int, dtype: str, shape: str) -> list[str]:
         at = "%behind"
     elif shape == "none":
         rank, at = "0", "null"
-    elif shape == "kept":
+    elif shape == "kept" or what[0] == "last":
         rank, at = "%rank", f"%kept{j}"
+        size = "1" if shape == "kept" else f"%a{what[1]}"
         lines += [
             f"  {at} = alloca i64, i32 {_MOST_RANK}",
             f"  call void @copy(ptr {at}, ptr %shape, i32 %short)",
             f"  %end{j} = getelementptr i64, ptr {at}, i32 %short",
-            f"  store i64 1, ptr %end{j}",
+            f"  store i64 {size}, ptr %end{j}",
         ]
     elif shape == "picked":
         rank, at = f"%rank{j}", f"%picked{j}"

@@ -32,7 +32,7 @@ from weft.native.codegen.row_programs import (
     row_program,
     total,
 )
-from weft.native.loops import sums
+from weft.native.loops import short_reductions, sums
 from weft.native.loops.movement import to_copy
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
@@ -43,6 +43,7 @@ b1 = Any  # a mask, for annotations
 # Elements that are worth a thread, and below which NumPy is as fast.
 GRAIN = 32768
 SMALL = 8192
+INTEGERS = np.dtype(np.int64)
 # Variances of float32 below this may have lost squares to underflow.
 FAINT = 1e-30
 
@@ -253,21 +254,14 @@ def _sum_of_repeated(
 # --- the ops -----------------------------------------------------------------------------
 
 
-@kernel
-def _integer_rows(x: Ptr[i64], y: Ptr[i64], n: i64, lo: i64, hi: i64) -> None:
-    for row in range(lo, hi):
-        total = i64(0)
-        for i in range(n):
-            total += x[row * n + i]
-        y[row] = total
-
-
 def _integer_sum(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray:
     """The same of whole numbers, for plans: NumPy is as fast."""
     rows = plain(x.transpose(*(d for d in range(x.ndim) if d not in dim), *dim))
     out = buffers.empty(result_shape(x.shape, dim, keepdim), x.dtype)
     n = x.size // max(out.size, 1)
-    _integer_rows.get()(rows, out, n, out.size, threads.how_many(out.size, max(1, GRAIN // n)))
+    short_reductions.integer_rows.get()(
+        rows, out, n, out.size, threads.how_many(out.size, max(1, GRAIN // n))
+    )
     return out
 
 
@@ -276,7 +270,10 @@ def sum_over(x: ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0) 
     if buffers.PLANNERS and buffers.planner() is not None and x.dtype == np.int64:
         return _integer_sum(x, dim, keepdim) if x.size and valid(dim, x.ndim) else None
     if buffers.small(x.size, SMALL):
-        return None if keepdim else sums.small(x, dim, False)
+        if keepdim:
+            return None
+        whole = x.dtype is INTEGERS
+        return short_reductions.integers(x, dim) if whole else sums.small(x, dim, False)
     return _reduced(SUM, x, dim, keepdim)
 
 
@@ -295,28 +292,45 @@ def mean_over(x: ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0)
     return _reduced(MEAN, x, dim, keepdim)
 
 
-def _over(kind: Reduction) -> Callable[..., ndarray | None]:
-    """A reduction over some dimensions."""
-    return lambda x, dim, keepdim: _reduced(kind, x, dim, keepdim)
+def amax(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
+    """The maximum over some dimensions; NaN wins."""
+    if buffers.small(x.size, SMALL):
+        return None if keepdim else short_reductions.extreme(x, dim, least=False)
+    return _reduced(LARGEST, x, dim, keepdim)
 
 
-def _of_all(kind: Reduction) -> Callable[..., ndarray | None]:
-    """A reduction of all elements."""
-    return lambda x: _reduced(kind, x, tuple(range(x.ndim)), False)
+def amin(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
+    """The minimum over some dimensions; NaN wins."""
+    if buffers.small(x.size, SMALL):
+        return None if keepdim else short_reductions.extreme(x, dim, least=True)
+    return _reduced(SMALLEST, x, dim, keepdim)
 
 
-# Maximum and minimum; NaN wins.
-amax, amin = _over(LARGEST), _over(SMALLEST)
-max_of_all, min_of_all = _of_all(LARGEST), _of_all(SMALLEST)
+def max_of_all(x: ndarray) -> ndarray | None:
+    """The largest of all elements; NaN wins."""
+    if buffers.small(x.size, SMALL):
+        return short_reductions.entry(short_reductions.greatest_rows, "f32", "f32", True)(x)
+    return _reduced(LARGEST, x, tuple(range(x.ndim)), False)
+
+
+def min_of_all(x: ndarray) -> ndarray | None:
+    """The smallest of all elements; NaN wins."""
+    if buffers.small(x.size, SMALL):
+        return short_reductions.entry(short_reductions.least_rows, "f32", "f32", True)(x)
+    return _reduced(SMALLEST, x, tuple(range(x.ndim)), False)
 
 
 def any_over(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
     """Whether any element over some dimensions is not zero."""
+    if buffers.small(x.size, SMALL):
+        return None if keepdim else short_reductions.truth(x, dim, every=False)
     return _as_mask(_reduced(ANY, x, dim, keepdim))
 
 
 def all_over(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
     """Whether all elements over some dimensions are not zero."""
+    if buffers.small(x.size, SMALL):
+        return None if keepdim else short_reductions.truth(x, dim, every=True)
     return _as_mask(_reduced(ALL, x, dim, keepdim))
 
 
