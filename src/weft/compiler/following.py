@@ -442,14 +442,12 @@ class Region(Learning, Redoing):
             or gradients != (None,)
         ):
             return False
-        root, handles = tensors[0], self.handles
         for token in self.at.next:
             if (
                 token.kind == BACKWARD
                 and token.quick is not None
                 and token.grad is now.grad
-                and handles[token.slots[0][1]] is root
-                and token.quick(self)
+                and token.quick(self, tensors[0])
             ):
                 return True
         return False
@@ -458,7 +456,7 @@ class Region(Learning, Redoing):
         """Put pending gradients into leaves, if these are as they were when this was learned."""
         if token.grad is not MODES.now.grad or self.handles[token.slots[0][1]] is not root:
             return False
-        if token.quick is not None and token.quick(self):
+        if token.quick is not None and token.quick(self, root):
             return True
         tensors = [self.leaves[slot.number] for slot in token.targets]
         if not all(map(takes_gradient, tensors)) or any(map(differs, tensors, token.held)):
