@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.core.dispatch import Op
-from weft.core.gate import LET_OUT, is_outside
+from weft.core.gate import LET_OUT, is_outside, takes_back
 from weft.core.node import NOWHERE
 from weft.core.pending import Outline
 from weft.core.tensor import Parameter, Tensor
@@ -92,6 +92,9 @@ class LeafSlot:
         """Whether a tensor can play this role."""
         if (x.__class__ is not Tensor and x.__class__ is not Parameter) or not known_leaf(x):
             return False
+        # Memory that is not from outside any more can be copied all the same.
+        if not self.outside and is_outside(x._a) and not takes_back(x):
+            return False
         array, kind = x._a, self.kind
         if (
             array.dtype is not kind.dtype
@@ -99,7 +102,6 @@ class LeafSlot:
             or array.strides != kind.strides
             or (x._node is not None) is not kind.requires
             or (x._base is None) is not self.plain
-            or is_outside(array) is not self.outside
         ):
             return False
         if self.plain and not self.outside and x.__class__ is self.cls and x._node is self.node:
@@ -107,6 +109,11 @@ class LeafSlot:
             if array is not self.last():
                 self.last = weakref.ref(array)
         return True
+
+
+def is_flagged(x: Tensor) -> bool:
+    """Whether a tensor is in memory that is taken to be in reach of others."""
+    return x._a.__class__ is ndarray and is_outside(x._a)
 
 
 def known_leaf(x: Tensor) -> bool:

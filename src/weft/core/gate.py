@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -67,3 +68,25 @@ def is_outside(array: np.ndarray) -> bool:
     """Whether somebody else may hold the memory of an array."""
     owner = owner_of(array)
     return id(owner) in _owners or not owner.flags.owndata
+
+
+def takes_back(tensor: Any) -> bool:
+    """Whether nobody but a tensor holds its flagged memory any more: then the flag is removed.
+
+    So it is with arrays that a program makes, gives to ``from_numpy`` and forgets. Whoever holds
+    the array, or a view or buffer of it, counts; weak references could give it to somebody.
+    """
+    array = tensor._a
+    owner = owner_of(array)
+    if not owner.flags.owndata or weakref.getweakrefcount(owner) > (id(owner) in _owners):
+        return False
+    if array is not owner and (array.base is not owner or weakref.getweakrefcount(array)):
+        return False
+    if (getrefcount(array), getrefcount(owner)) != (_ALONE if array is owner else _ALONE_AS_VIEW):
+        return False
+    _owners.pop(id(owner), None)
+    return True
+
+
+# The counts there, where each of two variables and the call itself are holders.
+_ALONE, _ALONE_AS_VIEW = (4, 4), (3, 3)
