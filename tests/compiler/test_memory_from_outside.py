@@ -11,7 +11,7 @@ import pytest
 
 import weft as torch
 from weft.compiler import matching, whole_calls
-from weft.core.gate import is_outside, takes_back
+from weft.core.gate import LET_OUT, is_outside, takes_back
 
 CALLS = 8
 
@@ -96,6 +96,72 @@ def test_writes_by_whoever_holds_the_array(holder: str, source: str, fresh: bool
         return seen
 
     assert outcome(torch.compile) == outcome(lambda f: f)
+
+
+LATER = ("the tensor's array", "a view of the tensor", "dlpack", "storage")
+
+
+@pytest.mark.parametrize("own", (False, True))
+@pytest.mark.parametrize("holder", LATER)
+def test_memory_that_is_let_out_later(holder: str, own: bool) -> None:
+    """Of a tensor, or of an optimizer's state, whose memory nobody could reach until then."""
+    hold, write = HOLDERS[holder]
+
+    def outcome(compile: Callable) -> list[Any]:
+        torch.manual_seed(0)
+        array = np.arange(1, 5, dtype=np.float32)
+        x = torch.randn(4) if own else torch.from_numpy(array)
+        del array
+        w, v = torch.full((4,), 2.0, requires_grad=True), torch.ones(4, requires_grad=True)
+        optimizer = torch.optim.SGD([w, v], lr=0.1, momentum=0.9)
+        kept: list[Any] = []
+        seen: list[Any] = []
+
+        def step() -> Any:
+            y = x * w
+            if kept:
+                write(kept[0])
+            z = torch.add(x, w)
+            (y * z * v).sum().backward()
+            if len(kept) > 1:
+                write(kept[1])
+            optimizer.step()
+            optimizer.zero_grad()
+            return y, z
+
+        run = compile(step)
+        for k in range(CALLS):
+            if k == 4:
+                kept.append(hold(None, x))
+            if k == 6:
+                kept.append(hold(None, optimizer.state[v]["momentum_buffer"]))
+            seen += [t.tolist() for t in (*run(), w, v)]
+        return seen
+
+    found, wanted = outcome(torch.compile), outcome(lambda f: f)
+    assert np.allclose(found, wanted, rtol=1e-5)
+
+
+def test_data_from_numpy_leaves_what_is_known_of_others() -> None:
+    """Arrays that come and results that go in every step: parameters are not looked at anew."""
+    w = torch.ones(4, requires_grad=True)
+    optimizer = torch.optim.SGD([w], lr=0.1, momentum=0.9)
+
+    def step(x: Any) -> Any:
+        loss = (x * w).sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    compiled = torch.compile(step)
+    for k in range(8):
+        before = LET_OUT[0]
+        loss = compiled(torch.from_numpy(np.full(4, k, np.float32)))
+        assert loss.detach().numpy() is not None
+        assert LET_OUT[0] == before
+    w.detach().numpy()
+    assert LET_OUT[0] == before + 1
 
 
 def test_an_array_that_nobody_holds_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.core.dispatch import Op
-from weft.core.gate import LET_OUT, is_outside, takes_back
+from weft.core.gate import LET_OUT, is_outside, owner_of, takes_back
 from weft.core.node import NOWHERE
 from weft.core.pending import Outline
 from weft.core.tensor import Parameter, Tensor
@@ -74,7 +74,7 @@ class LeafSlot:
     One in memory that NumPy can reach is met anew by each call, since it may have changed.
     """
 
-    __slots__ = ("cls", "kind", "last", "node", "number", "outside", "plain", "seen")
+    __slots__ = ("cls", "kind", "last", "node", "number", "outside", "owner", "plain", "seen")
 
     def __init__(self, number: int, tensor: Tensor) -> None:
         self.number = number
@@ -82,8 +82,10 @@ class LeafSlot:
         self.outside = is_outside(tensor._a)
         # Parameters and states have the same array in every step, so that one comparison tells
         # most of it; ``seen`` is when their memory was last known not to be let out.
-        lasts = tensor._base is None and not self.outside
-        self.last: Any = weakref.ref(tensor._a) if lasts else _nothing
+        self.last: Any = _nothing
+        self.owner: Any = None  # by which it is known that somebody remembers the memory
+        if tensor._base is None and not self.outside:
+            self.remember(tensor._a)
         self.seen = LET_OUT[0]
         self.cls, self.node = tensor.__class__, tensor._node
         self.plain = tensor._base is None
@@ -107,8 +109,11 @@ class LeafSlot:
         if self.plain and not self.outside and x.__class__ is self.cls and x._node is self.node:
             self.seen = LET_OUT[0]
             if array is not self.last():
-                self.last = weakref.ref(array)
+                self.remember(array)
         return True
+
+    def remember(self, array: ndarray) -> None:
+        self.last, self.owner = weakref.ref(array), weakref.ref(owner_of(array))
 
 
 def is_flagged(x: Tensor) -> bool:

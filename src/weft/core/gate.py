@@ -42,7 +42,8 @@ def exchange(target: Any, array: Any) -> None:
 # The owners of memory that somebody else holds, by identity; the references remove themselves.
 _owners: dict[int, weakref.ref[np.ndarray]] = {}
 
-# How often memory was flagged: while this stands still, memory without a flag has none.
+# How often memory was flagged that somebody remembers, by a weak reference to the array that owns
+# it: while this stands still, what was remembered without a flag has none.
 LET_OUT = [0]
 
 
@@ -60,8 +61,8 @@ def let_out(array: np.ndarray) -> None:
     owner = owner_of(array)
     number = id(owner)
     if number not in _owners:
+        LET_OUT[0] += bool(weakref.getweakrefcount(owner))
         _owners[number] = weakref.ref(owner, lambda _: _owners.pop(number, None))
-        LET_OUT[0] += 1
 
 
 def is_outside(array: np.ndarray) -> bool:
