@@ -246,6 +246,35 @@ def test_views_that_are_looked_at_are_not_learned_anew() -> None:
     assert compiled.learned.tokens == tokens
 
 
+@pytest.mark.parametrize(
+    "use",
+    (
+        lambda v: v * 2,
+        lambda v: v.relu_(),
+        lambda v: v.detach() + 1,
+        lambda v: v.add_(torch.ones(3)),
+        lambda v: v.cumsum_(0),
+        lambda v: torch.stack([v, v])[0],
+    ),
+)
+def test_a_view_that_is_used_later_is_no_other_course(use: Any) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Linear(2, 1), torch.ones(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step() -> Any:
+        shown = model(x).squeeze(1)
+        shown.sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        with torch.no_grad():
+            return use(shown).sum()
+
+    compiled = torch.compile(step, fullgraph=True)
+    for _ in range(6):
+        compiled()
+
+
 def test_late_views_form_no_cycle() -> None:
     step, _, _ = program(VIEWS["squeeze"], None)
     compiled = torch.compile(step)

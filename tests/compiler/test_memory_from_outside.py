@@ -184,6 +184,14 @@ def test_an_array_that_nobody_holds_is_not_copied(monkeypatch: pytest.MonkeyPatc
     assert copied
 
 
+def test_who_holds_an_array_is_no_other_course() -> None:
+    w, held = torch.ones(4), np.ones(4, np.float32)
+    compiled = torch.compile(lambda x: (x * w).sum() + x.sum(), fullgraph=True)
+    for k in range(8):
+        x = torch.from_numpy(held if k in (3, 6) else np.ones(4, np.float32))
+        assert compiled(x).item() == 8
+
+
 def test_a_flag_is_taken_back_only_where_the_tensor_is_alone() -> None:
     def make() -> tuple[Any, Any]:
         array = np.ones(4, np.float32)

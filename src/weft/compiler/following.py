@@ -21,7 +21,7 @@ import numpy as np
 
 from weft.autograd import engine
 from weft.compiler import native_matching, stepping, whole_calls
-from weft.compiler.late_views import LateView
+from weft.compiler.late_views import LateView, read_late
 from weft.compiler.learning import Learning
 from weft.compiler.plan import ExecutionPlan, Impossible
 from weft.compiler.redoing import Redoing, ordinary
@@ -198,6 +198,8 @@ class Region(Learning, Redoing):
 
     def find(self, kind: int, op: Any, args: Any, attrs: dict[str, Any]) -> Token | None:
         """The token that a call is; if values were computed here before, they are again."""
+        if self.late:
+            read_late(args)
         token = self.known(kind, op, args, attrs)
         if token is None and self.path and self.at.resumes:
             self.compute("as the last time")

@@ -15,6 +15,7 @@ from typing import Any
 
 from weft.compiler.redoing import ordinary
 from weft.core.pending import region_of
+from weft.core.tensor import Tensor
 
 
 class LateView:
@@ -61,3 +62,11 @@ class LateView:
     def sets_apart(self, result: Any, inputs: Any) -> bool:
         """Whether it could be noted that it counts as no view."""
         return False
+
+
+def read_late(args: Any) -> None:
+    """Make the late views among some arguments: a call on them is compared like one on leaves."""
+    for x in args:
+        late = region_of(x) if isinstance(x, Tensor) else None
+        if late is not None and late.is_late_view:
+            late.read()

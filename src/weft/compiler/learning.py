@@ -180,6 +180,8 @@ class Learning(Resizing):
         # A parameter that was changed is the same leaf, which a later backward has to reach.
         if self.updated and MODES.now.grad and any(id(x) in self.updated for x in args):
             self.cut("a parameter was changed and is used again")
+        if self.learned.fullgraph:
+            return  # where the next array may be held, which would be another course
         for x in args:  # before somebody else keeps their arrays: the op, for its derivative
             if isinstance(x, Tensor) and id(x) not in self.ids and trace.is_flagged(x):
                 takes_back(x)
