@@ -31,7 +31,7 @@ from weft.compiler.trace import (
 )
 from weft.core import errors, frames
 from weft.core.dispatch import Op
-from weft.core.gate import takes_back
+from weft.core.gate import is_flagged, takes_back
 from weft.core.modes import MODES
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Parameter, Tensor, shares
@@ -183,7 +183,7 @@ class Learning(Resizing):
         if self.learned.fullgraph:
             return  # where the next array may be held, which would be another course
         for x in args:  # before somebody else keeps their arrays: the op, for its derivative
-            if isinstance(x, Tensor) and id(x) not in self.ids and trace.is_flagged(x):
+            if isinstance(x, Tensor) and id(x) not in self.ids and is_flagged(x):
                 takes_back(x)
 
     def learn_change(self, op: Op, args: Any, attrs: dict[str, Any]) -> None:

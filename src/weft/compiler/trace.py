@@ -8,7 +8,6 @@ the present point; nothing is computed meanwhile.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.core.dispatch import Op
-from weft.core.gate import LET_OUT, is_outside, owner_of, takes_back
+from weft.core.gate import LET_OUT, is_outside, remembered, takes_back
 from weft.core.node import NOWHERE
 from weft.core.pending import Outline
 from weft.core.tensor import Parameter, Tensor
@@ -85,7 +84,7 @@ class LeafSlot:
         self.last: Any = _nothing
         self.owner: Any = None  # by which it is known that somebody remembers the memory
         if tensor._base is None and not self.outside:
-            self.remember(tensor._a)
+            self.last, self.owner = remembered(tensor)
         self.seen = LET_OUT[0]
         self.cls, self.node = tensor.__class__, tensor._node
         self.plain = tensor._base is None
@@ -109,16 +108,8 @@ class LeafSlot:
         if self.plain and not self.outside and x.__class__ is self.cls and x._node is self.node:
             self.seen = LET_OUT[0]
             if array is not self.last():
-                self.remember(array)
+                self.last, self.owner = remembered(x)
         return True
-
-    def remember(self, array: ndarray) -> None:
-        self.last, self.owner = weakref.ref(array), weakref.ref(owner_of(array))
-
-
-def is_flagged(x: Tensor) -> bool:
-    """Whether a tensor is in memory that is taken to be in reach of others."""
-    return x._a.__class__ is ndarray and is_outside(x._a)
 
 
 def known_leaf(x: Tensor) -> bool:

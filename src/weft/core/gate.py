@@ -71,6 +71,16 @@ def is_outside(array: np.ndarray) -> bool:
     return id(owner) in _owners or not owner.flags.owndata
 
 
+def is_flagged(tensor: Any) -> bool:
+    """Whether a tensor is in flagged memory of the CPU."""
+    return tensor._a.__class__ is np.ndarray and is_outside(tensor._a)
+
+
+def remembered(tensor: Any) -> tuple[Any, Any]:
+    """Weak references to a tensor's array and to the owner of its memory: see ``LET_OUT``."""
+    return weakref.ref(tensor._a), weakref.ref(owner_of(tensor._a))
+
+
 def takes_back(tensor: Any) -> bool:
     """Whether nobody but a tensor holds its flagged memory any more: then the flag is removed.
 
