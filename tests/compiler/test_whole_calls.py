@@ -21,7 +21,9 @@ import pytest
 import weft as torch
 import weft.nn.functional as F
 from weft import nn
+from weft.autograd import engine
 from weft.compiler import native_calls, whole_calls
+from weft.compiler.following import Region
 from weft.compiler.trace import walk
 from weft.core import dispatch, inplace, short
 from weft.core.errors import describe_position
@@ -246,7 +248,7 @@ def test_a_module_that_is_confirmed_does_not_run() -> None:
     assert user.runs == 12
     forwards = [own for p in points(compiled) for own in p.whole if own[native_calls.MODULE]]
     found = sorted(own[native_calls.CODE].co_qualname for own in forwards)
-    assert found == ["Module.__call__", "Sequential.forward"]
+    assert found == ["Module.__call__", "Module.__call__"]
 
 
 class Changes:
@@ -358,25 +360,27 @@ def layers() -> Any:
     return nn.Sequential(nn.Linear(3, 3), inner, nn.LeakyReLU(0.1), nn.Linear(3, 3))
 
 
-@pytest.mark.parametrize("part", (False, True))
+@pytest.mark.parametrize("way", ("forward", "whole", "part"))
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_of_a_module_is_noticed(name: str, part: bool) -> None:
+def test_a_change_of_a_module_is_noticed(name: str, way: str) -> None:
     torch.manual_seed(1)
     model, x = layers(), torch.randn(2, 3)
-    owner = nn.ModuleList([model] * part)  # calls of modules that are parts are confirmed, too
+    owner = nn.ModuleList([model] * (way == "part"))
     changes = Changes(model, random.Random(0))
-    compiled = torch.compile(lambda: model(x) * 1)
+    run = lambda: (model.forward(x) if way == "forward" else model(x)) * 1
+    compiled = torch.compile(run)
     for _ in range(4):
         compiled()
-    assert ("__call__" if owner else "forward") in known(compiled)
+    assert ("forward" if way == "forward" else "__call__") in known(compiled)
     changes.make(name)
     try:
         found = [compiled() for _ in range(3)]
-        assert all(torch.allclose(y, model(x) * 1) for y in found)
+        assert all(torch.allclose(y, run()) for y in found)
     finally:
         for undo in changes.undo:
             undo()
-    assert torch.allclose(compiled(), model(x) * 1)
+    assert torch.allclose(compiled(), run())
+    assert len(owner) == (way == "part")
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -384,9 +388,10 @@ def test_whatever_changes_in_a_module_is_noticed(seed: int) -> None:
     torch.manual_seed(seed)
     chosen = random.Random(seed)
     model = layers()
-    owner = nn.ModuleList([model] * (seed % 2))
+    owner = nn.ModuleList([model] * (seed % 3 == 0))
     changes, x = Changes(model, chosen), torch.randn(2, 3)
-    compiled = torch.compile(lambda: model(x) * 1)
+    run = lambda: (model.forward(x) if seed % 3 == 1 else model(x)) * 1
+    compiled = torch.compile(run)
     done: list[str] = []
     confirmed = 0
     try:
@@ -397,7 +402,7 @@ def test_whatever_changes_in_a_module_is_noticed(seed: int) -> None:
                 changes.undo.pop()()
                 done.append("undone")
             for _ in range(chosen.choice((1, 3))):
-                expected, found = model(x) * 1, compiled()
+                expected, found = run(), compiled()
                 assert torch.allclose(found, expected, rtol=1e-5, atol=1e-5), done[-4:]
                 assert found.requires_grad == expected.requires_grad, done[-4:]
             confirmed += any(own[native_calls.MODULE] for p in points(compiled) for own in p.whole)
@@ -405,7 +410,7 @@ def test_whatever_changes_in_a_module_is_noticed(seed: int) -> None:
         for undo in reversed(changes.undo):
             undo()
     assert confirmed > 5
-    assert len(owner) == seed % 2
+    assert len(owner) == (seed % 3 == 0)
 
 
 def test_calls_of_parts_of_a_module_are_confirmed() -> None:
@@ -434,6 +439,99 @@ def test_calls_of_modules_that_are_no_parts_are_counted() -> None:
     for _ in range(6):
         compiled()
     assert MODES.now.calls == before + 6
+
+    class User(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.shift = nn.Parameter(torch.ones(3))
+
+        def forward(self, x: Any) -> Any:
+            return layer(x) + self.shift  # called by another one, it is not counted
+
+    user = User()
+    compiled = torch.compile(lambda: user(x) * 1)
+    for _ in range(6):
+        compiled()
+    assert MODES.now.calls == before + 12
+
+
+BACKWARD: dict[str, Callable] = {
+    "plain": lambda a, b: a.backward(),
+    "None": lambda a, b: a.backward(None),
+    "gradient": lambda a, b: a.backward(torch.tensor(2.0)),
+    "retained": lambda a, b: (a.backward(retain_graph=True), a.backward()),
+    "not retained": lambda a, b: a.backward(retain_graph=False),
+    "inputs": lambda a, b: a.backward(inputs=[LEAVES[0]]),
+    "another root": lambda a, b: b.backward(),
+    "both": lambda a, b: (a.backward(), b.backward()),
+    "no root": lambda a, b: a.detach().requires_grad_().backward(),
+    "watched": lambda a, b: watched(a),
+    "without recording": lambda a, b: unrecorded(a),
+    "hooked": lambda a, b: hooked(a),
+}
+LEAVES: list[Any] = []
+
+
+def watched(root: Any) -> None:
+    told: list[Any] = []
+    engine.WATCHERS.append(told)
+    try:
+        with pytest.raises(AttributeError):  # a list can't be told anything
+            root.backward()
+    finally:
+        engine.WATCHERS.remove(told)
+    root.detach()
+
+
+def unrecorded(root: Any) -> None:
+    with torch.no_grad():
+        root.backward()
+
+
+def hooked(root: Any) -> None:
+    handle = LEAVES[1].register_hook(lambda g: g * 3)
+    root.backward()
+    handle.remove()
+
+
+@pytest.mark.parametrize("way", BACKWARD)
+def test_only_plain_backward_passes_are_confirmed(way: str) -> None:
+    """After calls with a plain pass, one of another sort, and plain ones again."""
+
+    def outcome(compile: Callable) -> Any:
+        torch.manual_seed(0)
+        w, v, x = torch.randn(3).requires_grad_(), torch.randn(3).requires_grad_(), torch.randn(3)
+        LEAVES[:] = w, v
+        seen: list[Any] = []
+
+        def step(way: str) -> Any:
+            w.grad = v.grad = None
+            a, b = (w * x * v).sum(), (w * v).exp().sum()
+            BACKWARD[way](a, b)
+            seen.extend(torch.zeros(3) if t.grad is None else t.grad.clone() for t in (w, v))
+            return a
+
+        run = compile(step)
+        for k in range(12):
+            run(way if k in (6, 8) else "plain")
+        return torch.stack(seen)
+
+    assert torch.allclose(outcome(torch.compile), outcome(lambda f: f))
+
+
+def test_a_confirmed_backward_pass_is_not_entered(monkeypatch: pytest.MonkeyPatch) -> None:
+    w, x = torch.ones(3).requires_grad_(), torch.ones(3)
+
+    def step() -> None:
+        w.grad = None
+        (w * x).sum().backward()
+
+    compiled = torch.compile(step)
+    for _ in range(4):
+        compiled()
+    monkeypatch.setattr(Region, "backs", lambda *_: pytest.fail("entered"))
+    compiled()
+    assert w.grad.tolist() == [1, 1, 1]
 
 
 def test_what_comes_from_outside_is_looked_at_before_it_is_copied() -> None:

@@ -44,6 +44,7 @@ class StretchStart:
 class Automatic(Region):
     """Listens to a thread until it is told to stop: see ``auto``."""
 
+    puts_off = False  # it ends at no place that the program knows of
     longest = 2000  # a loop that reads no value must not grow
 
     def __init__(self) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 
 from weft.autograd import engine
 from weft.compiler import native_matching, stepping, whole_calls
+from weft.compiler.late_views import LateView, read_late
 from weft.compiler.learning import Learning
 from weft.compiler.plan import ExecutionPlan, Impossible
 from weft.compiler.redoing import Redoing, ordinary
@@ -71,7 +72,8 @@ def at_once(op: Op) -> bool:
 class Region(Learning, Redoing):
     """One run of a compiled function."""
 
-    follows = True
+    follows, is_late_view = True, False
+    puts_off = True  # the making of views that nobody may ever read
     longest = 100_000  # calls that may be pending
     watched_call: Any = None  # of a function: see ``whole_calls``
     hooked: Any = None  # what ends it that functions are started by way of the hook
@@ -81,6 +83,7 @@ class Region(Learning, Redoing):
         let_tensors_wait()
         self.lock = threading.RLock()  # another thread may read what is pending here
         self.busy, self.room = False, native_matching.words([self.longest])
+        self.late: list[LateView] = []  # views that are still to be made
         self.clear()
         self.begin(stance)
         if learned.compiled:
@@ -128,6 +131,18 @@ class Region(Learning, Redoing):
         self.unhook()
         LISTENERS.remove(self.written_to)
         super().__exit__(*exc)
+
+    def put_off(self, plan: ExecutionPlan, number: int) -> None:
+        """Let a view be made when it is read."""
+        if self.handles[number] is not None:
+            late = [view for view in self.late if view.is_pending] if self.late else []
+            self.late = [*late, LateView(self, plan, number)]
+
+    def make_late(self) -> None:
+        """Make the views that somebody still holds."""
+        late, self.late = self.late, []
+        for view in late:
+            view.read()
 
     def written_to(self, array: Any, target: Any) -> None:
         """Memory is about to change, in whatever thread: what is still to read it goes first."""
@@ -184,6 +199,8 @@ class Region(Learning, Redoing):
 
     def find(self, kind: int, op: Any, args: Any, attrs: dict[str, Any]) -> Token | None:
         """The token that a call is; if values were computed here before, they are again."""
+        if self.late:
+            read_late(args)
         token = self.known(kind, op, args, attrs)
         if token is None and self.path and self.at.resumes:
             self.compute("as the last time")
@@ -428,14 +445,12 @@ class Region(Learning, Redoing):
             or gradients != (None,)
         ):
             return False
-        root, handles = tensors[0], self.handles
         for token in self.at.next:
             if (
                 token.kind == BACKWARD
                 and token.quick is not None
                 and token.grad is now.grad
-                and handles[token.slots[0][1]] is root
-                and token.quick(self)
+                and token.quick(self, tensors[0])
             ):
                 return True
         return False
@@ -444,7 +459,7 @@ class Region(Learning, Redoing):
         """Put pending gradients into leaves, if these are as they were when this was learned."""
         if token.grad is not MODES.now.grad or self.handles[token.slots[0][1]] is not root:
             return False
-        if token.quick is not None and token.quick(self):
+        if token.quick is not None and token.quick(self, root):
             return True
         tensors = [self.leaves[slot.number] for slot in token.targets]
         if not all(map(takes_gradient, tensors)) or any(map(differs, tensors, token.held)):
@@ -600,9 +615,8 @@ class Region(Learning, Redoing):
             wider = [p for known, p in point.plans.items() if p and not held & ~known]
             return wider[0] if wider else False
         try:
-            plan: Any = ExecutionPlan(
-                self.path, self.arrays, held, self.numbers, self.learned.memory
-            )
+            given = self.path, self.arrays, held, self.numbers, self.learned.memory
+            plan: Any = ExecutionPlan(*given, late=self.puts_off and not self.apart)
             self.learned.compiled += 1
             for token in self.path:
                 native_matching.equip(token)
@@ -663,11 +677,14 @@ class Region(Learning, Redoing):
                 self.start(self.at)
             else:
                 self.compute("the region ended")
+        if self.late:
+            self.make_late()
 
     def abandon(self) -> None:
         """The region has ended by an exception: what came before it happens, as in eager mode."""
         self.reify()
         self.start(self.at)
+        self.make_late()
 
 
 def differs(tensor: Tensor, place: int) -> bool:

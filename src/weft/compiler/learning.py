@@ -33,6 +33,7 @@ from weft.compiler.trace import (
 from weft.core import errors, frames
 from weft.core.devices import cpu_array
 from weft.core.dispatch import Op
+from weft.core.gate import is_flagged, takes_back
 from weft.core.modes import MODES
 from weft.core.node import AccumulateGrad
 from weft.core.selection import is_special
@@ -184,6 +185,11 @@ class Learning(Resizing):
         # A parameter that was changed is the same leaf, which a later backward has to reach.
         if self.updated and MODES.now.grad and any(id(x) in self.updated for x in args):
             self.cut("a parameter was changed and is used again")
+        if self.learned.fullgraph:
+            return  # where the next array may be held, which would be another course
+        for x in args:  # before somebody else keeps their arrays: the op, for its derivative
+            if isinstance(x, Tensor) and id(x) not in self.ids and is_flagged(x):
+                takes_back(x)
 
     def learn_change(self, op: Op, args: Any, attrs: dict[str, Any]) -> None:
         """An op in place is about to run; if regions know such, it is learned when it writes."""

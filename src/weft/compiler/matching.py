@@ -102,17 +102,19 @@ def _compared(token: Token, known: set[int], names: dict[str, Any]) -> tuple[lis
 
 def _leaf(k: int, slot: Any) -> list[str]:
     """Whether a tensor can be a leaf that was not met before."""
-    fits = f"leaf{k}.fits(x{k})"
-    if slot.plain and not slot.outside:  # often in the same memory as the last time
+    read, fits = f"a{k} = array_of(x{k})", f"if not leaf{k}.fits(x{k}): return None"
+    if slot.outside:
+        return [read, fits]
+    if not slot.plain:
+        found = [f"array_of(x{k})", fits, read]
+    else:  # often in the same memory as the last time
         same_as_before = (
             f"a{k} is leaf{k}.last() and x{k}.__class__ is class{k} and x{k}._node is node{k} "
             f"and x{k}._base is None and leaf{k}.seen == LET_OUT[0]"
         )
-        fits = f"({same_as_before}) or {fits}"
-    found = [f"a{k} = array_of(x{k})", f"if not ({fits}): return None"]
-    if not slot.outside:
-        found.append(f"if id(x{k}) in region.met: return None")
-    return found
+        # Who holds the array is counted there: this code must not.
+        found = [read, f"if not ({same_as_before}):", f" del a{k}", f" {fits}", f" {read}"]
+    return [*found, f"if id(x{k}) in region.met: return None"]
 
 
 def _distinct(places: list[int]) -> list[str]:

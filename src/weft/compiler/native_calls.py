@@ -22,8 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from weft.autograd import engine
 from weft.compiler import native_matching, whole_modules
 from weft.compiler.native_matching import Confirming, MatchingLayout
+from weft.compiler.trace import BACKWARD
 from weft.core import dtype as dt
 from weft.core import selection
 from weft.core.gate import LET_OUT
@@ -45,14 +47,15 @@ DEEP = 1 << 18  # bytes of the stack; functions that are called further in run w
 # The items of a call's tuple, behind the table: see ``whole_calls.Whole``.
 CODE, LENGTHS, SEQUENCES, RECIPE, OBJECTS, TOKENS, AFTER, KINDS, NUMBERS, HOME = range(1, 11)
 GRAD, GIVEN, MEETING, SLOTS, RESULTS, SORT, CHANGE, SAME, TAKE, WAITS = range(11, 21)
-GUARDS, TENSORS, MODULE, GLOBALS = range(21, 25)
+GUARDS, TENSORS, MODULE, GLOBALS, OUTERMOST = range(21, 26)
 # Of the change in place with which a call ends: see ``whole_calls.change_items``.
 TOKEN, BEHIND, OF_LEAF_NUMBER, NUMBER, FIRST, KIND, NAME, LINES, INSTRUCTION = range(9)
 # What is made for it beforehand: entries of ``hidden`` and ``bumped``, the stamp, the mark.
 ENTRY, BUMP, STAMP, MARK = range(4)
 KEPT_CHANGES = 9  # of the length of a version cell, as in ``inplace.note_change``
-# Of the hook's: functions that learn, and the module with the default dtype.
-BEGIN, END, DEFAULTS = range(1, 4)
+# Of the hook's: functions that learn, the module with the default dtype, the code of
+# ``Tensor.backward``, and those who are told of backward passes.
+BEGIN, END, DEFAULTS, BACKWARD_CODE, WATCHERS = range(1, 6)
 # The words of the hook's memory.
 THREAD, REGION, OWN, STACK, BUSY, NOW = range(0, 48, 8)
 
@@ -70,7 +73,7 @@ _OBJECTS = {
     "Tensor": Tensor, "LET_OUT": LET_OUT, "None": None, "True": True, "False": False, "0": 0,
     "tuple": tuple, "list": list, "dict": dict, "slice": slice, "float": float, "int": int,
     "ref": weakref.ref, "'_default'": sys.intern("_default"), "Parameter": Parameter,
-    "ndarray": np.ndarray, "tick": tick,
+    "ndarray": np.ndarray, "tick": tick, "''": "", "BACKWARD": BACKWARD,
 }  # fmt: skip
 
 
@@ -154,6 +157,7 @@ class WholeCall(Confirming):
             self.store(k, which)
             self.compare_leaf(k)
         self.note(results)
+        self.count_call()
         with self.when(self.changes()):
             self.change(results)
         self.give_results(results)
@@ -203,6 +207,17 @@ class WholeCall(Confirming):
                     self.store(state(), found)
             same = self.test("eq", self.load(found, 0, "i64"), number)
             self.leave_unless(same, "decline")
+
+    def count_call(self) -> None:
+        """Count the call of a module that no other has, outside of all: ``Module.__call__``."""
+        with self.when(self.is_known(self.item(self.own, OUTERMOST), "True")):
+            now, state = self.load(LLVMValue(STATE), NOW), self.layout.state
+            with self.when(self.is_known(self.load(now, state["scope"]), "''")):
+                before = self.load(now, state["calls"])
+                one = self.call("PyLong_AsLongLong", before, kind="i64")
+                later = self.call("PyLong_FromLongLong", self.arithmetic("add", one, 1))
+                self.store(self.need(later), now, state["calls"])
+                self.drop(before)
 
     def attributes(self, address: LLVMValue) -> LLVMValue:
         """The dictionary of an object; the call is declined if there is none."""
@@ -525,11 +540,15 @@ class Hook(Emitter):
         region, now = self.load(state, REGION), self.load(state, NOW)
         self.check(region, now)
         point = self.load(region, layout.region["at"])
+        grad = self.load(now, layout.state["grad"])
+        with self.when(self.test("eq", function, self.item(self.own, BACKWARD_CODE))):
+            self.go_back(region, point, grad, self.at(frame, FRAME_LOCALS))
+            self.go("run")
+            self.here(self.label())
         known = self.load(point, layout.point["whole"])
         given = self.stack(2)
         self.store(region, given)
         self.store(self.at(frame, FRAME_LOCALS), given, 8)
-        grad = self.load(now, layout.state["grad"])
         with self.each(self.size(known)) as k:
             call = self.load(self.load(known, LIST_ITEMS), self.scaled(k))
             same = self.test("eq", self.item(call, CODE), function)
@@ -570,6 +589,36 @@ class Hook(Emitter):
         longest = self.load(self.load(region, layout.region["room"]), BYTES, "i64")
         path = self.load(region, layout.region["path"])
         self.leave_unless(self.test("slt", self.size(path), longest), "run")
+
+    def go_back(
+        self, region: LLVMValue, point: LLVMValue, grad: LLVMValue, given: LLVMValue
+    ) -> None:
+        """Confirm ``root.backward()``: what ``Region.confirms_pass`` does, before it is asked.
+
+        A pass with arguments, or that somebody watches, runs.
+        """
+        layout, none = self.layout, self.known("None")
+        watched = self.size(self.item(self.own, WATCHERS))
+        self.leave_unless(self.test("eq", watched, 0), "run")
+        for i, usual in enumerate((none, none, self.known("False"), none), 1):
+            self.leave_unless(self.test("eq", self.load(given, 8 * i), usual), "run")
+        following = self.load(point, layout.point["next"])
+        with self.each(self.size(following)) as k:
+            token = self.load(self.load(following, LIST_ITEMS), self.scaled(k))
+            quick = self.load(token, layout.token["quick"])
+            fits = self.test("ne", quick, none)
+            for name, wanted in (("kind", self.known("BACKWARD")), ("grad", grad)):
+                same = self.test("eq", self.load(token, layout.token[name]), wanted)
+                fits = self.both(fits, same)
+            with self.when(fits):
+                done = self.python(quick, region, self.load(given))
+                self.leave_if(self.test("eq", done, NULL), "fail")
+                self.drop(done)  # True and None are never gone
+                with self.when(self.is_known(done, "True")):
+                    self.give(self.hold(none))
+                    self.here(self.label())
+                still = self.test("eq", self.load(region, layout.region["at"]), point)
+                self.leave_unless(still, "run")
 
     def learn(
         self,
@@ -761,7 +810,7 @@ def probe() -> FrameLayout:
 class HookFunctions:
     """The compiled functions of a process."""
 
-    def __init__(self, begin: Callable, end: Callable, fits: Callable) -> None:
+    def __init__(self, begin: Callable, end: Callable, fits: Callable, back: Any) -> None:
         if native_matching.prepared() is None:
             raise Unsupported("objects differ")
         whole_modules.probe()
@@ -790,7 +839,8 @@ class HookFunctions:
         recipe = emit.recipe(facts, *sources)
         names = ["switch", "switch_off"]
         given = ("whole_calls", text if recipe else text(), names, recipe, jit.GLUE)
-        self.code, self.own = jit.engine().ahead(*given), (self.table, begin, end, vars(dt))
+        self.code = jit.engine().ahead(*given)
+        self.own = (self.table, begin, end, vars(dt), back.__code__, engine.WATCHERS)
 
     @lazy
     def switch(self) -> Callable:
@@ -806,15 +856,15 @@ class WholeLayout(MatchingLayout):
 
     def __init__(self) -> None:
         super().__init__()
-        names = ("autocast", "backward", "grad", "recorders", "unusual")
+        names = ("autocast", "backward", "calls", "grad", "recorders", "scope", "unusual")
         self.state = Slots(State, *names)
 
 
 @once
-def make(begin: Callable, end: Callable, fits: Callable) -> HookFunctions | None:
+def make(begin: Callable, end: Callable, fits: Callable, back: Any) -> HookFunctions | None:
     """The compiled functions, or None where Python is not what they know."""
     try:
-        return HookFunctions(begin, end, fits)
+        return HookFunctions(begin, end, fits, back)
     except (AttributeError, Unsupported):
         return None
 

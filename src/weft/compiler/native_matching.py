@@ -345,9 +345,15 @@ class FollowSeveral(Follow):
 
 
 class Backward(Confirming):
-    """``backward(region)``: put pending gradients into the leaves, if these take them; or None."""
+    """``backward(region, root)``: put pending gradients into leaves, if these take them; or None.
+
+    The root's number stands in the place of attributes.
+    """
 
     def write(self) -> None:
+        root = self.load(self.at(self.item(self.own, ATTRS), BYTES), 0, "i64")
+        same = self.test("eq", self.element(self.of_region("handles"), root), self.argument(1))
+        self.leave_unless(same, "decline")
         numbers = self.at(self.item(self.own, RECIPE), BYTES)
         grads = self.make_pending()
         tensor, node = self.layout.tensor, self.layout.node
@@ -723,7 +729,8 @@ def equip(token: Token) -> None:
     rest = (token.kinds, numbers, token.home)
     if token.kind == BACKWARD:
         targets = words([slot.number for slot in token.targets])
-        token.quick = made.function("backward", token, token.after, {}, targets, (), *rest)
+        root = words([token.slots[0][1]])
+        token.quick = made.function("backward", token, token.after, root, targets, (), *rest)
         return
     found = _compared(token)
     if found is not None:

@@ -264,10 +264,15 @@ class ExecutionPlan:
         held: int,
         numbers: Sequence[float],
         memory: Any = None,
+        late: bool = False,
     ) -> None:
         self.path = tuple(path)
         with no_collection():
             self._make(path, arrays, held, numbers, memory)
+        # Views that nobody has read so far: see ``late_views``.
+        self.late = self._only_views(held) if late and not self.tapes else set()
+        # Whether a run calls no op, so that it does not matter what else is switched on.
+        self.native = self.program.is_native and self.late.issuperset(self.views)
 
     def _make(
         self,
@@ -326,9 +331,7 @@ class ExecutionPlan:
         forward = with_numbers(forward, built.numbers, numbers)
         self.program = lower(forward, examples, wanted, writes, built.numbers, memory=memory)
         self.pick = picking([self.leaves[k] for k in self.program.leaves])
-        # Whether a run calls no op, so that it does not matter what else is switched on.
         self.runs = self.last = 0  # how often it ran, and when, in runs of all programs
-        self.native = not self.views and self.program.is_native
         made = native_matching.functions()
         self.hand_over = None if made is None else made.function("hand_over")
         self.places = native_matching.words(self.wanted)
@@ -385,7 +388,10 @@ class ExecutionPlan:
             self._give(region, found)
             made: dict[Any, Any] = {}
             for k in self.views:
-                self._view(region, k, made)
+                if k in self.late:
+                    region.put_off(self, k)
+                else:
+                    self._view(region, k, made)
             return True
         values = dict(zip((*self.wanted, *self.saved), found, strict=True))
         run = history.RegionRun(region, self.read)
@@ -403,6 +409,24 @@ class ExecutionPlan:
                     self.tapes[k].attach(region, values, self.wanted, self.roots, run)
                 run.ends[k] = handles[k].alias_of()
         return True
+
+    def _only_views(self, held: int) -> set[int]:
+        """The views that alone reach the memory of a result, which each run makes anew."""
+        shown = [self.roots[k] for k in self.views]
+        changed = self.changed.values()
+        return {
+            k
+            for k, root in zip(self.views, shown, strict=True)
+            if root.where == RESULT
+            and shown.count(root) == 1
+            and not held >> root.number & 1
+            and root.number not in changed
+        }
+
+    def make_at_once(self, view: int) -> None:
+        """Be told that somebody has read a view."""
+        self.late.discard(view)
+        self.native = False
 
     def _give(self, region: Region, found: Sequence[ndarray]) -> None:
         """Give results with memory of their own their values; none has a history to go back."""

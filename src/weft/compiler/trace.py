@@ -8,7 +8,6 @@ the present point; nothing is computed meanwhile.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.core.dispatch import Op
-from weft.core.gate import LET_OUT, is_outside
+from weft.core.gate import LET_OUT, is_outside, remembered, takes_back
 from weft.core.node import NOWHERE
 from weft.core.pending import Outline
 from weft.core.tensor import Parameter, Tensor
@@ -74,7 +73,7 @@ class LeafSlot:
     One in memory that NumPy can reach is met anew by each call, since it may have changed.
     """
 
-    __slots__ = ("cls", "kind", "last", "node", "number", "outside", "plain", "seen")
+    __slots__ = ("cls", "kind", "last", "node", "number", "outside", "owner", "plain", "seen")
 
     def __init__(self, number: int, tensor: Tensor) -> None:
         self.number = number
@@ -82,8 +81,10 @@ class LeafSlot:
         self.outside = is_outside(tensor._a)
         # Parameters and states have the same array in every step, so that one comparison tells
         # most of it; ``seen`` is when their memory was last known not to be let out.
-        lasts = tensor._base is None and not self.outside
-        self.last: Any = weakref.ref(tensor._a) if lasts else _nothing
+        self.last: Any = _nothing
+        self.owner: Any = None  # by which it is known that somebody remembers the memory
+        if tensor._base is None and not self.outside:
+            self.last, self.owner = remembered(tensor)
         self.seen = LET_OUT[0]
         self.cls, self.node = tensor.__class__, tensor._node
         self.plain = tensor._base is None
@@ -92,6 +93,9 @@ class LeafSlot:
         """Whether a tensor can play this role."""
         if (x.__class__ is not Tensor and x.__class__ is not Parameter) or not known_leaf(x):
             return False
+        # Memory that is not from outside any more can be copied all the same.
+        if not self.outside and is_outside(x._a) and not takes_back(x):
+            return False
         array, kind = x._a, self.kind
         if (
             array.dtype is not kind.dtype
@@ -99,13 +103,12 @@ class LeafSlot:
             or array.strides != kind.strides
             or (x._node is not None) is not kind.requires
             or (x._base is None) is not self.plain
-            or is_outside(array) is not self.outside
         ):
             return False
         if self.plain and not self.outside and x.__class__ is self.cls and x._node is self.node:
             self.seen = LET_OUT[0]
             if array is not self.last():
-                self.last = weakref.ref(array)
+                self.last, self.owner = remembered(x)
         return True
 
 

@@ -9,7 +9,7 @@ A call is watched once while it is followed. It can be confirmed from then on if
 nothing but its arguments, and it gave its arguments or new results; if it drew no random numbers
 and said no warning; and if nobody has kept a result that it did not give. The ``forward`` of weft's
 own modules is such a function too, as long as the module is what it was (``whole_modules``), and so
-is what calls it, ``Module.__call__``, where the module is part of another one and has no hooks.
+is what calls it, ``Module.__call__``, where the module has no hooks.
 """
 
 from __future__ import annotations
@@ -116,16 +116,26 @@ def compile_ahead() -> None:
     """Have what every compiled function needs compiled while one runs for the first time."""
     if selection.ready():
         native_matching.prepared()
-        native_calls.functions(begin, end, LeafSlot.fits)
+        _hook()
         driver.code()
         driver.call_code()
         jit.caller()
         contract.helpers()
 
 
+def _hook() -> native_calls.HookFunctions | None:
+    return native_calls.functions(begin, end, LeafSlot.fits, _backward())
+
+
+def _backward() -> Any:
+    plain: Any = Tensor.backward
+    return REDIRECTED.get(plain, plain)
+
+
 def _compile() -> native_calls.HookFunctions | None:
-    made = native_calls.functions(begin, end, LeafSlot.fits)
+    made, back = _hook(), _backward()
     if made is not None:
+        made.marks.put(back.__code__, arguments(back.__code__) + 1)
         for function in {REDIRECTED.get(f, f) for f in functions() if may_be_confirmed(f)}:
             if function.__closure__:
                 # Functions that differ in what they enclose share the code that they were made
@@ -172,14 +182,10 @@ def is_module_call(code: CodeType) -> bool:
 
 
 def is_hopeless(code: CodeType, args: tuple[Any, ...]) -> bool:
-    """Whether a call can't be confirmed, so that what it calls may be looked at instead.
-
-    Modules of users run, and calls of those that no other module has are counted.
+    """Whether a call can't be confirmed, so that what it calls may be looked at instead: that of
+    a user's module.
     """
-    if not is_module_call(code):
-        return False
-    module = args[0]
-    return module.__class__ not in whole_modules.classes() or not module._scope_name
+    return is_module_call(code) and args[0].__class__ not in whole_modules.classes()
 
 
 _watched: list[Watched] = []
@@ -268,6 +274,7 @@ class Whole:
         assert made is not None
         guards = words([x for guard in state.guards for x in guard]) if state else b""
         module = id(watched.args[0]) if state else None
+        outermost = is_module_call(self.code) and not watched.args[0]._scope_name
         self.own = (
             made.table, self.code, words(lengths), tuple(classes), words(recipe), tuple(objects),
             tuple(tokens), tokens[-1].after if tokens else self.home,
@@ -276,6 +283,7 @@ class Whole:
             tuple(region.numbers[numbers:]), words(meeting), tuple(met), words(results), sort,
             change_items(change), same, take if outside else None, type(region).can_wait,
             guards, words([id(t) for t in tensors]), module, tuple(state.globals) if state else (),
+            outermost,
         )  # fmt: skip
         del self.watched, self.flat  # a tensor that they hold would count as one that is held
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,8 @@ def exchange(target: Any, array: Any) -> None:
 # The owners of memory that somebody else holds, by identity; the references remove themselves.
 _owners: dict[int, weakref.ref[np.ndarray]] = {}
 
-# How often memory was flagged: while this stands still, memory without a flag has none.
+# How often memory was flagged that somebody remembers, by a weak reference to the array that owns
+# it: while this stands still, what was remembered without a flag has none.
 LET_OUT = [0]
 
 
@@ -59,11 +61,43 @@ def let_out(array: np.ndarray) -> None:
     owner = owner_of(array)
     number = id(owner)
     if number not in _owners:
+        LET_OUT[0] += bool(weakref.getweakrefcount(owner))
         _owners[number] = weakref.ref(owner, lambda _: _owners.pop(number, None))
-        LET_OUT[0] += 1
 
 
 def is_outside(array: np.ndarray) -> bool:
     """Whether somebody else may hold the memory of an array."""
     owner = owner_of(array)
     return id(owner) in _owners or not owner.flags.owndata
+
+
+def is_flagged(tensor: Any) -> bool:
+    """Whether a tensor is in flagged memory of the CPU."""
+    return tensor._a.__class__ is np.ndarray and is_outside(tensor._a)
+
+
+def remembered(tensor: Any) -> tuple[Any, Any]:
+    """Weak references to a tensor's array and to the owner of its memory: see ``LET_OUT``."""
+    return weakref.ref(tensor._a), weakref.ref(owner_of(tensor._a))
+
+
+def takes_back(tensor: Any) -> bool:
+    """Whether nobody but a tensor holds its flagged memory any more: then the flag is removed.
+
+    So it is with arrays that a program makes, gives to ``from_numpy`` and forgets. Whoever holds
+    the array, or a view or buffer of it, counts; weak references could give it to somebody.
+    """
+    array = tensor._a
+    owner = owner_of(array)
+    if not owner.flags.owndata or weakref.getweakrefcount(owner) > (id(owner) in _owners):
+        return False
+    if array is not owner and (array.base is not owner or weakref.getweakrefcount(array)):
+        return False
+    if (getrefcount(array), getrefcount(owner)) != (_ALONE if array is owner else _ALONE_AS_VIEW):
+        return False
+    _owners.pop(id(owner), None)
+    return True
+
+
+# The counts there, where each of two variables and the call itself are holders.
+_ALONE, _ALONE_AS_VIEW = (4, 4), (3, 3)

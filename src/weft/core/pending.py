@@ -172,8 +172,14 @@ def slot_of(tensor: Any, name: str, frame: Any) -> Any:
     if METADATA[code] if code in METADATA else looks_at_kinds(code):
         if name == "_a":
             return kind.outline
-        return PENDING if name == "_node" and kind.requires else None
+        if name == "_node":
+            return PENDING if kind.requires else None
+        if not region.is_late_view:  # which has a base that is there
+            return None
     region.read(frame)
+    late = region_of(tensor)
+    if late is not None:  # a view, which is made for those who read it
+        late.read(frame)
     return object.__getattribute__(tensor, name)
 
 

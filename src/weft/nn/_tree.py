@@ -133,7 +133,7 @@ class TreeMethods:
             return
         warn_of_hidden(self)
         seen: set[int] = set()
-        for _, module in self.named_modules() if recurse else (("", self),):
+        for module in _walk(self) if recurse else (self,):
             for param in module._parameters.values():
                 if param is not None and id(param) not in seen:
                     seen.add(id(param))
@@ -207,11 +207,38 @@ _warned: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
 _looked: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
+_usual = dict(vars(TreeMethods))
+
+
 def _is_usual(module: Any, name: str) -> bool:
     """Whether a module has a method of the class above, not one of its own."""
-    return (
-        getattr(type(module), name, None) is vars(TreeMethods)[name] and name not in module.__dict__
-    )
+    return getattr(type(module), name, None) is _usual[name] and name not in module.__dict__
+
+
+def _walk(root: Any) -> Iterator[Any]:
+    """The modules that ``named_modules`` gives, in half the time: training loops ask for
+    parameters in every step.
+    """
+    if not _is_usual(root, "named_modules"):
+        yield from (module for _, module in root.named_modules())
+        return
+    met: set[Any] = set()
+    levels, usual = [iter((root,))], _usual["named_modules"]
+    while levels:
+        for module in levels[-1]:
+            if module is None:
+                continue
+            own = module.__dict__
+            if type(module).named_modules is not usual or "named_modules" in own:
+                yield from (inner for _, inner in module.named_modules(met, "", True))
+            elif module not in met:
+                met.add(module)
+                yield module
+                if own["_modules"]:
+                    levels.append(iter(own["_modules"].values()))
+                    break
+        else:
+            levels.pop()
 
 
 def warn_of_hidden(root: Any) -> None:

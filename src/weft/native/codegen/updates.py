@@ -16,7 +16,7 @@ from weft.native.memory.layout import FLOATS
 from weft.native.once import LOCK
 
 GRAIN = 16384  # elements that are worth a thread
-CHUNK = 8192  # elements that a thread takes at a time
+CHUNK = 4096  # elements that a thread takes at a time: the last threads wait for at most one
 _made: dict[Any, Any] = {}
 
 

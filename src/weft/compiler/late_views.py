@@ -1,0 +1,72 @@
+"""Views that are made when somebody reads them.
+
+A program gives the results that are still held their values. Of views (``squeeze``, ``x[:, 0]``)
+that takes longer than of others: an op makes each anew, with its place in the graph. Most are gone
+before anybody looks at them: they were on the way to the loss, in variables of the step. Where
+nothing but a view can reach the memory that it shows, it makes no difference when it is made, so it
+stays pending, until it is read or the region ends. A plan whose view was read once makes it at once
+from then on.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from weft.compiler.redoing import ordinary
+from weft.core.pending import region_of
+from weft.core.tensor import Tensor
+
+
+class LateView:
+    """In the place of a region to a tensor that is a view: it knows how to make that."""
+
+    is_late_view = True
+    leaves = ()  # the memory belongs to a result
+
+    def __init__(self, region: Any, plan: Any, number: int) -> None:
+        view = region.handles[number]
+        self.tensor, self.lock = weakref.ref(view), region.lock
+        self.plan, self.number, self.root = plan, number, plan.roots[number].number
+        self.base = region.handles[self.root]
+        self.apart = ()
+        view._stamp = (self, number, plan.kinds[number])
+
+    @property
+    def is_pending(self) -> bool:
+        view = self.tensor()
+        return view is not None and region_of(view) is self
+
+    def read(self, frame: Any = None) -> None:
+        """The view is wanted, by whatever thread."""
+        with self.lock:
+            view = self.tensor()
+            if view is None or region_of(view) is not self:
+                return
+            self.plan.make_at_once(self.number)
+            self.handles: list[Any] = [None] * (1 + max(self.number, self.root))
+            self.handles[self.root], self.handles[self.number] = self.base, view
+            with ordinary():
+                self.plan._view(self, self.number, {})
+
+    # What is asked of a region: all who ask go on by reading the tensor.
+
+    def owns(self, view: Any) -> bool:
+        """Whether it is no view."""
+        return False
+
+    def may_share(self, view: Any, target: Any) -> bool:
+        """Whether it may lie in the memory of a tensor that is about to be written."""
+        return True
+
+    def sets_apart(self, result: Any, inputs: Any) -> bool:
+        """Whether it could be noted that it counts as no view."""
+        return False
+
+
+def read_late(args: Any) -> None:
+    """Make the late views among some arguments: a call on them is compared like one on leaves."""
+    for x in args:
+        late = region_of(x) if isinstance(x, Tensor) else None
+        if late is not None and late.is_late_view:
+            late.read()
