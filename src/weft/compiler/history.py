@@ -140,7 +140,7 @@ class SavedRun:
             ends = {k: LATE.alias(run.ends[k]) for k in tape.ends}
             for k in tape.leaves:
                 leaves[k] = LATE.alias(leaves[k])
-            root = rerun(run.path, leaves, run.numbers, ends, tape.number)
+            root = rerun(run.path, leaves, run.numbers, ends, tape.number, self.arrays)
         sources = [leaves[k] for k in tape.leaves] + list(ends.values())
         seed = g if create else wrap(g)
         found = engine.grad([root], sources, [seed], create_graph=create, allow_unused=True)
@@ -274,9 +274,9 @@ class ResultBackward:
             s.but(args=tuple(moved.get(x, x) if x.__class__ is Ref else x for x in s.args))
             if s.id >= self.first
             else s
-            for s in built.without_cuts(built.specs)
+            for s in built.specs
         ]
-        specs = with_numbers(specs, built.numbers, numbers)
+        specs = with_numbers(built.without_cuts(specs), built.numbers, numbers)
         try:
             program = lower([*inputs, *specs], examples, self.grads, {}, built.numbers)
         except Impossible:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from weft.autograd import engine
 from weft.compiler.plan import become, needed_for
 from weft.compiler.stretch import Stretch
@@ -154,11 +156,14 @@ def perform(token: Token, args: Any) -> Any:
     return out if token.op.multiple else (out,)
 
 
-def rerun(path: Any, leaves: Any, numbers: Any, known: dict[int, Any], wanted: int) -> Any:
+def rerun(
+    path: Any, leaves: Any, numbers: Any, known: dict[int, Any], wanted: int, saved: Any
+) -> Any:
     """A result of a path's calls by ordinary ops, with a history; nothing is written to.
 
     ``known`` are results that have a history of their own. What the result does not depend on is
-    not run, so that its leaves need not be there.
+    not run, so that its leaves need not be there. ``saved`` are values as they were in the first
+    run: since, leaves may have changed, of which derivatives read nothing.
     """
     needed = set(needed_for(path, [wanted], known))
     values: list[Any] = []
@@ -176,5 +181,15 @@ def rerun(path: Any, leaves: Any, numbers: Any, known: dict[int, Any], wanted: i
         with set_grad_enabled(token.grad):
             values += perform(token, args)
         for k in range(token.first, len(values)):
-            values[k] = known.get(k, values[k])
+            if k in known:
+                values[k] = known[k]
+            elif k in saved:
+                restore(values[k]._a, saved[k], leaves)
     return values[wanted]
+
+
+def restore(array: Any, value: Any, leaves: Any) -> None:
+    """Put back a value that derivatives read, unless it is shown in the memory of a leaf."""
+    if not any(t is not None and np.may_share_memory(array, t._a) for t in leaves):
+        array.flags.writeable = True  # also of what is spread over memory of one element
+        array[...] = value
