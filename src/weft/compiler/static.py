@@ -24,9 +24,11 @@ from weft.compiler.ir import CannotLower
 from weft.compiler.program import lower
 from weft.core import dtype as dt
 from weft.core import selection
+from weft.core.device import device
 from weft.core.devices import cpu_array
 from weft.core.modes import MODES
-from weft.core.tensor import Parameter, Tensor, wrap
+from weft.core.size import Size
+from weft.core.tensor import Parameter, Tensor, storage_array, wrap
 from weft.graph.draws import Draw
 from weft.graph.recording import Recorder
 from weft.graph.run import _lasts
@@ -42,6 +44,7 @@ from weft.optim.optimizer import (
 
 ARRAY, NODE = attrgetter("_a"), attrgetter("_node")
 PLAIN = (bool, int, float, str)
+NUMBERS = (bool, int, float, complex)
 WARM_UP = 2  # eager calls before one is recorded: the first makes the states of optimizers
 WATCHED = 8  # times that objects are noted anew, where others that are equal take their place
 COURSES = 16  # kinds of arguments that programs are made for
@@ -86,9 +89,11 @@ class Static:
         with recorder:
             out = self.function(*args, **kwargs)
             ends = [recorder.ref(t) for t in tensors_in(out)]
+            read = bool(recorder.numbers)
         roots = (self.function, args, kwargs)
         try:
             _check_taken(recorder, inputs)
+            _check_result(out, read)
             self.steps[key] = StaticStep(recorder.graph, ends, out, inputs, roots)
         except CannotLower as error:
             self.refused[str(error)] = self.refused.get(str(error), 0) + 1
@@ -132,6 +137,18 @@ def _check_taken(recorder: Recorder, inputs: list[Tensor]) -> None:
             raise CannotLower(f"Python reads values that change from call to call, at {line}")
 
 
+def _check_result(value: Any, read: bool) -> None:
+    """Refuse a result that can't be made again, if ``read`` also numbers: Python had values."""
+    kind = value.__class__
+    if kind in (list, dict, tuple) or (isinstance(value, tuple) and hasattr(kind, "_make")):
+        for part in value.values() if kind is dict else value:
+            _check_result(part, read)
+    elif kind in NUMBERS and read:
+        raise CannotLower("a result is a number, and Python has read values of tensors")
+    elif kind not in (Tensor, Size, dt.dtype, device, str, bytes, type(None), *NUMBERS):
+        raise CannotLower(f"a result of class {kind.__name__}: not tensors in tuples, lists, dicts")
+
+
 class StaticStep:
     """The program of one recorded call."""
 
@@ -172,6 +189,9 @@ class StaticStep:
             t._base is not None for t in tensors_in(out)
         ):
             raise CannotLower("a result that is an argument, a view, or a tensor from outside")
+        own = {id(t): id(storage_array(t._a)) for t in tensors_in(out)}
+        if len(set(own.values())) < len(own):
+            raise CannotLower("results that share memory")
         if any(t._node is not None for t in tensors_in(out)) and not grads:
             raise CannotLower("a result with a history that no backward pass has used up")
         wanted = [*ends, *(r for r in grads.values() if r is not None), *draws]
@@ -301,7 +321,7 @@ class StaticStep:
         for t in self.cleared:
             t._grad = None
         left = iter(found)
-        return True, _filled(self.out, left)
+        return True, _filled(self.out, left, {})
 
     def explain(self) -> list[str]:
         """What the program does, and what it takes for granted."""
@@ -322,7 +342,9 @@ def _key(value: Any, inputs: list[Tensor]) -> Any:
         return value.__class__, tuple([_key(v, inputs) for v in value])
     if isinstance(value, dict):
         return dict, tuple([(k, _key(v, inputs)) for k, v in value.items()])
-    if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
+    if isinstance(value, (float, complex)):
+        return value.__class__, repr(value)  # zeros have signs
+    if isinstance(value, (bool, int, str, bytes, type(None))):
         return value.__class__, value
     return "object", id(value)
 
@@ -338,15 +360,18 @@ def _objects(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _filled(value: Any, arrays: Iterator[Any]) -> Any:
+def _filled(value: Any, arrays: Iterator[Any], made: dict[int, Tensor]) -> Any:
     """A result like the recorded one, with new values."""
     if isinstance(value, Tensor):
-        return wrap(next(arrays))
+        array = next(arrays)
+        if id(value) not in made:  # a tensor may be there twice
+            made[id(value)] = wrap(array)
+        return made[id(value)]
     if isinstance(value, (tuple, list)):
-        parts = [_filled(v, arrays) for v in value]
+        parts = [_filled(v, arrays, made) for v in value]
         return getattr(value, "_make", type(value))(parts)
     if isinstance(value, dict):
-        return {k: _filled(v, arrays) for k, v in value.items()}
+        return {k: _filled(v, arrays, made) for k, v in value.items()}
     return value
 
 

@@ -795,6 +795,8 @@ class Tensor(metaclass=_TensorMeta):
         >>> torch.tensor([[1, 2], [3, 4]]).tolist()
         [[1, 2], [3, 4]]
         """
+        for recorder in MODES.now.recorders:
+            recorder.asked(self)
         a = self._a
         if a.__class__ is ndarray and a.dtype.kind != "V":
             return a.tolist()

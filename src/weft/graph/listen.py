@@ -66,6 +66,9 @@ class Listener:
         """A random function asks for its generator; what is returned stands in for it."""
         return generator
 
+    def seeded(self, generator: Any, new: bool) -> None:
+        """A generator was seeded or put into another state, or is new."""
+
     def detaching(self, tensor: Tensor) -> Any:
         """A tensor is about to be detached; whatever is returned stands in for the result."""
 
