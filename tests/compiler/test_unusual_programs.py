@@ -182,3 +182,60 @@ def test_a_pass_that_ends_at_a_result_needs_nothing_behind_it() -> None:
         (gradient,) = torch.autograd.grad((loss * 3).sum(), [loss])
         (loss * 2).backward(inputs=[loss])
         assert gradient.item() == 3 and loss.grad.item() == 2
+
+
+def asked_behind_a_view(x: Any) -> Any:
+    view = x[1:]
+    x.requires_grad_()
+    return view, x
+
+
+def frozen_behind_a_view(x: Any) -> Any:
+    parameter = nn.Parameter(x)
+    first = parameter.view(2, 2)
+    parameter.requires_grad = False
+    return first, parameter.view(2, 2), parameter
+
+
+def detached_behind_a_view(x: Any) -> Any:
+    y = x.requires_grad_() * 2
+    y.tolist()
+    parts = y.split(2)
+    y.detach_()
+    return (*parts, y, y * 3)
+
+
+def detached_twice(x: Any) -> Any:
+    y = x.requires_grad_() * 2
+    other = y.detach()
+    view = other[1:]
+    other.requires_grad_()
+    return y, other, view
+
+
+def asked_between_two_views(x: Any) -> Any:
+    first = x.view(4)
+    x.requires_grad_()
+    second = x.view(4)
+    (first * second).sum().backward()
+    return first, second, x, x.grad
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        asked_behind_a_view,
+        frozen_behind_a_view,
+        detached_behind_a_view,
+        detached_twice,
+        asked_between_two_views,
+    ],
+)
+def test_views_have_the_history_that_their_tensor_had_then(function: Any) -> None:
+    def seen(t: Any) -> Any:
+        return t.tolist(), t.requires_grad, t.is_leaf, t._is_view()
+
+    compiled = Compiled(function)
+    for k in range(CALLS):
+        expected = list(map(seen, function(torch.arange(4.0) + k)))
+        assert list(map(seen, compiled(torch.arange(4.0) + k))) == expected

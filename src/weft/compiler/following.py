@@ -345,6 +345,12 @@ class Region(Learning, Redoing):
             self.diverge("detach")
         return self.learn_detach(tensor)
 
+    def relinking(self, tensor: Tensor) -> None:
+        """Compute what is pending: views that are made later would have the new history."""
+        if self.path and id(tensor) in (self.ids if self.learning else self.met):
+            with self.lock:
+                self.cut("a tensor was detached, or its requires_grad was set")
+
     def sets_apart(self, result: Tensor, inputs: Any) -> bool:
         """Note that a pending result will be no view, unless of these; False if that is not clear.
 

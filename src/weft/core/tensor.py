@@ -119,6 +119,12 @@ def tell_of_cut(tensor: Tensor) -> None:
         recorder.detached(tensor)
 
 
+def tell_of_relinking(tensor: Tensor) -> None:
+    """Let those who listen know that a tensor is about to have another place in the graph."""
+    for recorder in MODES.now.recorders:
+        recorder.relinking(tensor)
+
+
 class Tensor(metaclass=_TensorMeta):
     """An array with elements of one dtype, which remembers how it was made.
 
@@ -471,6 +477,7 @@ class Tensor(metaclass=_TensorMeta):
                         "Setting requires_grad=True on inference tensor outside InferenceMode is "
                         f"not allowed; clone() it first\n  at {errors.here()}"
                     )
+                tell_of_relinking(self)
                 # A leaf that was frozen for a while is that of earlier graphs, with its hooks.
                 leaf = self._x.pop("leaf", None) if self._x else None
                 self._node = AccumulateGrad(self) if leaf is None else leaf
@@ -482,6 +489,7 @@ class Tensor(metaclass=_TensorMeta):
                     "use a computed variable in a subgraph that doesn't require differentiation "
                     f"use var_no_grad = var.detach().\n  at {errors.here()}"
                 )
+            tell_of_relinking(self)
             self._keep_leaf()
             # A view goes on saying what its base says.
             plain = self._base is None or self._base._node is None
@@ -644,6 +652,7 @@ class Tensor(metaclass=_TensorMeta):
             raise RuntimeError(
                 f"Can't detach views in-place. Use detach() instead\n  at {errors.here()}"
             )
+        tell_of_relinking(self)
         self._keep_leaf()
         self._node = None
         if self._x is not None:

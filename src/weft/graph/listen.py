@@ -75,6 +75,9 @@ class Listener:
     def detached(self, tensor: Tensor) -> None:
         """A tensor was cut off from its graph, by ``detach()`` or ``data``."""
 
+    def relinking(self, tensor: Tensor) -> None:
+        """A tensor is about to be detached in place, or to require a gradient, or not to."""
+
     def backs(self, tensors: Any, gradients: Any, options: tuple[Any, ...]) -> bool:
         """``backward`` was called; True if it need not be done, since it will be."""
         return False
