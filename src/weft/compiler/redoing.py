@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.autograd import engine
-from weft.compiler.plan import become, needed_for
+from weft.compiler.plan import become, changes, needed_for
 from weft.compiler.stretch import Stretch
 from weft.compiler.trace import (
     ASSIGN,
@@ -20,10 +20,12 @@ from weft.compiler.trace import (
     STEP,
     Token,
 )
+from weft.core import errors
 from weft.core.dispatch import apply
 from weft.core.inplace import apply_inplace, write
 from weft.core.modes import MODES, set_grad_enabled
 from weft.core.node import OpNode, Output
+from weft.core.pending import region_of
 from weft.core.tensor import wrap
 from weft.graph.spec import listening
 
@@ -38,16 +40,45 @@ class Redoing(Stretch):
         path, before, self.busy = self.path, self.busy, True
         self.show_hidden(self.bumped)
         values: list[Any] = []
-        numbers = iter(self.numbers)
+        numbers, left = iter(self.numbers), list(reversed(path))
         try:
             with ordinary():
-                for token in path:
-                    self.redo(token, values, numbers)
-        except BaseException:
-            self.path = []  # what failed is not tried again
+                while left:
+                    self.redo(left[-1], values, numbers)
+                    left.pop()
+        except BaseException as error:
+            self.undo(left[::-1], values, error)
+            self.go_on(self.at)  # what failed is not tried again
             raise
         finally:
             self.busy = before
+
+    def undo(self, tokens: list[Token], values: list[Any], error: BaseException) -> None:
+        """Let what the program did after a call that failed, and eager mode did not, be undone.
+
+        Tensors that were changed since are as they were, gradients that came are gone, and all
+        else says why it has no value.
+        """
+        before = {k: slot for token in tokens for k, slot in changes(token)}
+        for token in tokens[:1]:
+            locate(token, error)
+        dead = NotComputed(error)
+        for token in tokens:
+            for k, kind in enumerate(token.kinds, token.first):
+                handle, slot = self.handles[k], (RESULT, k)
+                while slot[0] == RESULT and slot[1] in before:
+                    slot = before[slot[1]]
+                if handle is None or slot[0] == LEAF:
+                    continue
+                if slot[1] < len(values):
+                    if handle is not values[slot[1]]:
+                        become(handle, values[slot[1]])
+                else:
+                    handle._stamp = (dead, k, kind)
+            for target in token.targets:
+                leaf = self.leaves[target.number]
+                if region_of(leaf._grad) is dead:
+                    leaf._grad = None
 
     def redo(self, token: Token, values: list[Any], numbers: Any) -> None:
         if token.kind == STEP:
@@ -114,6 +145,21 @@ class Redoing(Stretch):
         return next(numbers) if kind == NUMBER else what
 
 
+class NotComputed:
+    """Stands for the region of tensors whose calls come after one that failed."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.reason = f"{type(error).__name__}: {error}"
+
+    def read(self, frame: Any) -> None:
+        raise RuntimeError(
+            f"a value was never computed, since an op before it failed: {self.reason}"
+        )
+
+    def may_share(self, view: Any, target: Any) -> bool:
+        return False
+
+
 class ordinary(listening):
     """A block without all that came about since the calls that it makes up for."""
 
@@ -140,6 +186,14 @@ def place(token: Token, result: Any) -> None:
     node = node.node if isinstance(node, Output) else node
     if isinstance(node, OpNode) and token.code is not None:
         node.code, node.instruction, node.scope = token.code, token.instruction, token.scope
+
+
+def locate(token: Token, error: BaseException) -> None:
+    """Let the message of an error say which line of the program it comes from."""
+    head, at, _ = str(error).rpartition("\n  at ")
+    if at and token.code is not None:
+        place = errors.describe_position(token.code, token.instruction)
+        error.args = (f"{head}{at}{place}", *error.args[1:])
 
 
 def date(token: Token, cell: Any) -> None:
