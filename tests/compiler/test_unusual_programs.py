@@ -239,3 +239,45 @@ def test_views_have_the_history_that_their_tensor_had_then(function: Any) -> Non
     for k in range(CALLS):
         expected = list(map(seen, function(torch.arange(4.0) + k)))
         assert list(map(seen, compiled(torch.arange(4.0) + k))) == expected
+
+
+def raised_behind(x: Any) -> Any:
+    found = (x > 0).sum() / 3, torch.arange(3) / 2
+    torch.set_default_dtype(torch.float64)
+    return found
+
+
+def raised_between(x: Any) -> Any:
+    torch.set_default_dtype(torch.float64)
+    found = torch.arange(3) / 2, torch.ones(2) * 3
+    torch.set_default_dtype(torch.float32)
+    return found
+
+
+def raised_before_a_derivative(x: Any) -> Any:
+    y = ((x > 0).sum() / 3 * x.requires_grad_()).sin().sum()
+    torch.set_default_dtype(torch.float64)
+    (gradient,) = torch.autograd.grad(y, [x], create_graph=True)
+    (second,) = torch.autograd.grad(gradient.sum(), [x])
+    return y, gradient, second
+
+
+@pytest.mark.parametrize("automatic", [False, True])
+@pytest.mark.parametrize("function", [raised_behind, raised_between, raised_before_a_derivative])
+def test_the_default_dtype_is_that_of_the_call(function: Any, automatic: bool) -> None:
+    def run(function: Any) -> Any:
+        found = []
+        for k in range(2 * CALLS):
+            torch.set_default_dtype(torch.float32)
+            try:
+                results = function(torch.ones(3) + k)
+                found += [(t.dtype, pytest.approx(t.tolist(), rel=1e-5)) for t in results]
+            finally:
+                torch.set_default_dtype(torch.float32)
+        return found
+
+    expected = run(function)
+    with torch.compiler.auto(automatic):
+        found = run(function if automatic else Compiled(function))
+    assert [kind for kind, _ in found] == [kind for kind, _ in expected]
+    assert [values.expected for _, values in found] == [values for _, values in expected]

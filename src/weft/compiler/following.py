@@ -595,7 +595,7 @@ class Region(Learning, Redoing):
         plan = point.plans.get(held)
         if plan is not None and plan is not False and plan.native:
             return plan.run(self)
-        with ordinary():
+        with ordinary(self.default):
             if plan is None:
                 plan = self.plan_for(point, held)
             return plan is not False and plan.run(self)

@@ -20,6 +20,7 @@ from weft.compiler.trace import (
     STEP,
     Token,
 )
+from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import apply
 from weft.core.inplace import apply_inplace, write
@@ -42,7 +43,7 @@ class Redoing(Stretch):
         values: list[Any] = []
         numbers, left = iter(self.numbers), list(reversed(path))
         try:
-            with ordinary():
+            with ordinary(self.default):
                 while left:
                     self.redo(left[-1], values, numbers)
                     left.pop()
@@ -167,7 +168,12 @@ class ordinary(listening):
                 "saved_hooks")  # fmt: skip
     USUAL = (False, None, (), -1, False, ())
 
+    def __init__(self, default: Any) -> None:
+        super().__init__()
+        self.default = default  # the default dtype then
+
     def __enter__(self) -> None:
+        self.default, dt._default = dt._default, self.default
         now = MODES.now
         self.before = [getattr(now, name) for name in self.SWITCHES]
         for name, value in zip(self.SWITCHES, self.USUAL, strict=True):
@@ -177,6 +183,7 @@ class ordinary(listening):
     def __exit__(self, *exc: object) -> None:
         for name, value in zip(self.SWITCHES, self.before, strict=True):
             setattr(MODES.now, name, value)
+        dt._default = self.default
         super().__exit__(*exc)
 
 
