@@ -80,6 +80,7 @@ class Region(Learning, Redoing):
         self.learned = learned
         self.lock = threading.RLock()  # another thread may read what is pending here
         self.busy, self.room = False, native_matching.words([self.longest])
+        self.late = []
         self.clear()
         self.begin(stance)
         if learned.compiled:
@@ -118,6 +119,13 @@ class Region(Learning, Redoing):
             now.update()
         else:
             self.__exit__()
+
+    def drop(self, now: State) -> None:
+        """The same after an exception, which may be that of a signal's handler in between."""
+        self.unhook()
+        LISTENERS[:] = [f for f in LISTENERS if f != self.written_to]
+        now.recorders = tuple(r for r in now.recorders if r is not self)
+        now.update()
 
     def __enter__(self) -> Any:
         LISTENERS.append(self.written_to)
@@ -583,6 +591,12 @@ class Region(Learning, Redoing):
                 if not done:
                     self.reify()
                 self.go_on(point)
+                if self.late:
+                    raise self.late.pop()
+            except BaseException:
+                if not self.path:
+                    self.go_on(point)
+                raise
             finally:
                 self.busy = False
             return done
@@ -671,8 +685,23 @@ class Region(Learning, Redoing):
 
     def abandon(self) -> None:
         """The region has ended by an exception: what came before it happens, as in eager mode."""
+        while self.path and not self.learning and not self.is_noted(self.path[-1]):
+            self.path.pop()
         self.reify()
         self.start(self.at)
+
+    def is_noted(self, token: Token) -> bool:
+        """Whether all of the last call was noted; if a signal came in between, it did not happen.
+
+        An optimizer's step is noted when it is made.
+        """
+        numbers = sum(kind == NUMBER for t in self.path for kind, _ in t.slots)
+        return (
+            token.kind != STEP
+            and len(self.handles) >= token.first + len(token.kinds)
+            and len(self.arrays) >= max((s.number + 1 for s in token.leaves), default=0)
+            and len(self.numbers) >= numbers
+        )
 
 
 def differs(tensor: Tensor, place: int) -> bool:

@@ -47,6 +47,8 @@ class Redoing(Stretch):
                 while left:
                     self.redo(left[-1], values, numbers)
                     left.pop()
+            if self.late:
+                raise self.late.pop()
         except BaseException as error:
             self.undo(left[::-1], values, error)
             self.go_on(self.at)  # what failed is not tried again
@@ -98,7 +100,7 @@ class Redoing(Stretch):
                 write(args[0], args[1]._a, token.op)
                 results = (args[0],)
             else:
-                results = perform(token, args)
+                results = self.performed(token, args)
         for k, result in enumerate(results):
             handle = self.handles[token.first + k]
             if handle is not None and handle is not result:
@@ -110,6 +112,16 @@ class Redoing(Stretch):
             place(token, result)
         if token.kind in (ASSIGN, INPLACE):
             date(token, args[0]._vc)
+
+    def performed(self, token: Token, args: Any) -> Any:
+        """What a call gives, also if a signal interrupts it: to the program it is made."""
+        try:
+            return perform(token, args)
+        except Exception:
+            raise
+        except BaseException as error:
+            self.late.append(error)
+            return perform(token, args)
 
     def redo_backward(self, token: Token, args: list[Any], values: list[Any]) -> None:
         tensors = [self.leaves[slot.number] for slot in token.targets]

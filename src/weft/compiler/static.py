@@ -311,7 +311,14 @@ class StaticStep:
             known = known.copy()
             for at, k in self.places:
                 known[at] = ARRAY(inputs[k])
-        found = self.program.run(known)
+        late = None
+        try:
+            found = self.program.run(known, keep=True)
+        except BaseException as error:
+            late, found = error, self.program.rescued()
+            if found is None:
+                raise
+        self.program.kept = None
         if found is None:
             return False, None
         for cell in self.cells:
@@ -320,6 +327,8 @@ class StaticStep:
             t._grad = wrap(array)
         for t in self.cleared:
             t._grad = None
+        if late is not None:
+            raise late
         left = iter(found)
         return True, _filled(self.out, left, {})
 

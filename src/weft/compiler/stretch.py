@@ -80,6 +80,7 @@ class Stretch(Listener):
     stance: str
     busy: bool  # while what is pending is being computed
     room: bytes  # how many calls may be pending
+    late: list[BaseException]  # of signals' handlers, while values were computed
 
     def clear(self) -> None:
         """Forget what few stretches have."""
@@ -121,7 +122,8 @@ class Stretch(Listener):
         """Give leaves with pending changes their array back."""
         for tensor, number in self.hidden.values():
             tensor._a = self.arrays[number]
-            del tensor._stamp
+            if hasattr(tensor, "_stamp"):  # else a signal has interrupted this
+                del tensor._stamp
         for tensor, noted in uncounted:  # a change is counted again when it is made
             cell = tensor._vc
             cell[0] -= 1
