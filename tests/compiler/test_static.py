@@ -377,3 +377,35 @@ def test_a_step_that_seeds_draws_what_it_draws_eagerly(how: str) -> None:
         torch.manual_seed(1)
         found.append([opened(step(torch.ones(3))) for _ in range(5)] + [torch.rand(2).tolist()])
     assert found[0] == found[1]
+
+
+def own_gradient(x: Any) -> Any:
+    leaf = x.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(leaf.pow(3).sum(), [leaf])
+    return x * gradient
+
+
+def own_optimizer(x: Any) -> Any:
+    weight = x.clone().requires_grad_()
+    rule = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+    for _ in range(2):
+        rule.zero_grad()
+        (weight * x).sum().backward()
+        rule.step()
+    return weight.detach()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        own_gradient,
+        own_optimizer,
+        lambda x: x * torch.func.grad(lambda t: t.pow(3).sum())(x),
+        lambda x: torch.from_numpy(x.numpy()) * 2,
+    ],
+)
+def test_what_a_step_makes_of_its_arguments_is_not_taken_for_the_same(function: Any) -> None:
+    step = torch.compile(function, static=True)
+    for k in range(5):
+        x = torch.arange(3.0) + k
+        close(step(x), function(x))

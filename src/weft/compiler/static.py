@@ -19,6 +19,8 @@ from operator import attrgetter, is_
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from weft.compiler.guarding import ObjectGuard, Unsupported
 from weft.compiler.ir import CannotLower
 from weft.compiler.program import lower
@@ -32,7 +34,7 @@ from weft.core.tensor import Parameter, Tensor, storage_array, wrap
 from weft.graph.draws import Draw
 from weft.graph.recording import Recorder
 from weft.graph.run import _lasts
-from weft.graph.spec import LEAVES, Ref
+from weft.graph.spec import LEAVES, STATE, Ref
 from weft.nn._hooks import EVERYWHERE
 from weft.nn.module import Module
 from weft.operators.outputs import tensors_in
@@ -174,6 +176,9 @@ class StaticStep:
             else:
                 self.held[spec.id] = tensor
             examples[spec.id] = cpu_array(tensor)
+        given = [cpu_array(t) for t in inputs]
+        if any(np.may_share_memory(examples[k], a) for k in self.held for a in given):
+            raise CannotLower("a tensor that is another one on the memory of an argument")
         writes = {
             leaf: r for leaf, r in graph._updates.items() if _lasts(specs[leaf], leaf in self.given)
         }
@@ -209,6 +214,9 @@ class StaticStep:
             )
         self.tables, self.names, self.values = [[g[k] for g in self.guards] for k in range(3)]
         self.optimizers = [o for o in reached(roots) if isinstance(o, Optimizer)]
+        known = {id(t) for o in self.optimizers for own in o.state.values() for t in own.values()}
+        if any(s.kind == STATE and id(s.leaf.lasting) not in known for s in specs.values()):
+            raise CannotLower("the state of an optimizer that the step makes itself")
         self.moved = [_moved_by(o) for o in self.optimizers]  # compared by identity
         hooks = [_global_optimizer_pre_hooks, _global_optimizer_post_hooks]
         for o in self.optimizers:
