@@ -84,3 +84,20 @@ def test_derivatives_are_taken_at_the_values_of_the_call(function: Any, order: i
         found = derivatives(compiled, seed, order)
         for a, b in zip(found, expected, strict=True):
             torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_a_buffer_that_changes_in_the_region_and_after_it_was_saved_is_an_error(
+    create: bool,
+) -> None:
+    def function(x: Any, scale: Any) -> Any:
+        scale.mul_(1.5)
+        return (x * scale).sum()
+
+    compiled = Compiled(function)
+    for _ in range(CALLS):
+        x, scale = torch.ones(3, requires_grad=True), torch.ones(3)
+        loss = compiled(x, scale)
+        scale.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            torch.autograd.grad(loss, [x], create_graph=create)

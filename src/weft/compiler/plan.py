@@ -292,6 +292,7 @@ class ExecutionPlan:
         changed = self._changed(path)
         self.wanted = [k for k in self.wanted if k not in changed.values()]
         self.changed = changed  # leaves by number, with the result that is written over them
+        self.seen = {*self.wanted, *changed.values()}  # in memory that the program could change
         live = [k for k in self.wanted if kinds[k].requires]
         self.origin = {k: self._maker(path, k) for k in self.views}
         self.order = sorted({*self.wanted, *self.views})
@@ -419,7 +420,7 @@ class ExecutionPlan:
                     history.attach_freed(region, k, leaves, plan, self.kinds[k])
             if handles[k] is not None and self.kinds[k].requires:
                 if k in self.tapes:
-                    self.tapes[k].attach(region, values, self.wanted, self.roots, run)
+                    self.tapes[k].attach(region, values, self.seen, self.roots, run)
                 run.ends[k] = handles[k].alias_of()
 
     def _give(self, region: Region, found: Sequence[ndarray], hand_over: Any) -> None:
