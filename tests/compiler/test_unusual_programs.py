@@ -281,3 +281,24 @@ def test_the_default_dtype_is_that_of_the_call(function: Any, automatic: bool) -
         found = run(function if automatic else Compiled(function))
     assert [kind for kind, _ in found] == [kind for kind, _ in expected]
     assert [values.expected for _, values in found] == [values for _, values in expected]
+
+
+@pytest.mark.parametrize("automatic", [False, True])
+def test_a_pass_that_failed_is_not_taken_for_a_later_one(automatic: bool) -> None:
+    def function(x: Any, w: Any) -> Any:
+        loss = (w * x).sin().sum()
+        loss.backward()
+        with pytest.raises(RuntimeError, match="a second time"):
+            loss.backward()
+        found = [loss.item()]
+        (gradient,) = torch.autograd.grad((w * x).pow(3).sum(), [w])
+        return found + gradient.tolist() + w.grad.tolist()
+
+    def run(function: Any) -> list[float]:
+        calls = [torch.arange(3.0) + k for k in range(2 * CALLS)]
+        return [y for x in calls for y in function(x, torch.ones(3, requires_grad=True))]
+
+    expected = run(function)
+    with torch.compiler.auto(automatic):
+        found = run(function if automatic else Compiled(function))
+    assert found == pytest.approx(expected, rel=1e-5)

@@ -104,6 +104,7 @@ class Stretch(Listener):
         if self.hidden or self.bumped or self.apart or self.ids or self.updated or self.candidates:
             self.clear()
         self.learning = False
+        self.going_back = None  # the pass that is being learned, which is one of this stretch
 
     def cut(self, why: str) -> None:
         """Something happens that no trace goes through: all before it is computed first."""
