@@ -79,7 +79,7 @@ class Region(Learning, Redoing):
     def __init__(self, learned: TraceMemory, stance: str = "default") -> None:
         self.learned = learned
         self.lock = threading.RLock()  # another thread may read what is pending here
-        self.busy, self.room = False, native_matching.words([self.longest])
+        self.busy = False
         self.late = []
         self.clear()
         self.begin(stance)
@@ -156,7 +156,7 @@ class Region(Learning, Redoing):
         with self.lock:
             now = MODES.now
             if not (self.learning or now.unusual or now.backward is not None) and (
-                dt._default is self.default and len(self.path) < self.longest
+                dt._default is self.default and len(self.path) < self.reach
             ):
                 grad = now.grad
                 for token in self.at.next:
@@ -173,7 +173,7 @@ class Region(Learning, Redoing):
         """An op is called that is not the next one expected, or can't wait."""
         if MODES.now.backward is not None:
             return None  # a hook or a recomputation; nothing is pending then
-        if len(self.path) >= self.longest:
+        if len(self.path) >= self.reach and self.is_full():
             self.cut("many calls are pending")
         if self.refuses(op):
             self.cut(f"{op.name} runs at once")
