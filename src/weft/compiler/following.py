@@ -80,7 +80,7 @@ class Region(Learning, Redoing):
         self.learned = learned
         self.lock = threading.RLock()  # another thread may read what is pending here
         self.busy = False
-        self.late = []
+        self.interruptions = []
         self.clear()
         self.begin(stance)
         if learned.compiled:
@@ -591,8 +591,8 @@ class Region(Learning, Redoing):
                 if not done:
                     self.reify()
                 self.go_on(point)
-                if self.late:
-                    raise self.late.pop()
+                if self.interruptions:
+                    raise self.interruptions.pop()
             except BaseException:
                 if not self.path:
                     self.go_on(point)

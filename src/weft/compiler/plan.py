@@ -379,7 +379,7 @@ class ExecutionPlan:
         except BaseException as error:
             found = self.program.rescued()
             if found is not None:
-                region.late.append(error)
+                region.interruptions.append(error)
             elif not isinstance(error, BY_VALUE):
                 raise  # else eager mode meets the same, and says where
         self.program.kept = None
@@ -389,7 +389,7 @@ class ExecutionPlan:
         try:
             self._deliver(region, found, self.hand_over)
         except BaseException as error:  # of a signal's handler: what was computed is not lost
-            region.late.append(error)
+            region.interruptions.append(error)
             self._deliver(region, found, None)
         region.path = []  # from here on there is nothing to compute
         return True

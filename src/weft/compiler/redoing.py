@@ -47,8 +47,8 @@ class Redoing(Stretch):
                 while left:
                     self.redo(left[-1], values, numbers)
                     left.pop()
-            if self.late:
-                raise self.late.pop()
+            if self.interruptions:
+                raise self.interruptions.pop()
         except BaseException as error:
             self.undo(left[::-1], values, error)
             self.go_on(self.at)  # what failed is not tried again
@@ -120,7 +120,7 @@ class Redoing(Stretch):
         except Exception:
             raise
         except BaseException as error:
-            self.late.append(error)
+            self.interruptions.append(error)
             return perform(token, args)
 
     def redo_backward(self, token: Token, args: list[Any], values: list[Any]) -> None:
