@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -135,3 +136,28 @@ def test_a_script_gives_the_same_numbers(tmp_path: Any) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         printed.append(done.stdout)
     assert printed[0] == printed[1] and len(printed[0].split()) == 3
+
+
+@pytest.mark.parametrize("automatic", [False, True])
+def test_what_is_pending_holds_a_bounded_amount_of_memory(
+    automatic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.compiler.stretch.MOST_BYTES", 1 << 20)
+    alive: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def total(count: int) -> Any:
+        sums = torch.zeros(())
+        for k in range(count):
+            x = torch.full((10_000,), float(k))
+            alive.add(x)
+            sums = sums + (x * x).sum()
+            most.append(len(alive))
+        return sums
+
+    function = total if automatic else torch.compile(total)
+    with torch.compiler.auto(automatic):
+        for _ in range(4):
+            most: list[int] = []
+            found = function(500).item()
+            assert found == pytest.approx(1e4 * sum(k * k for k in range(500)), rel=1e-5)
+            assert max(most) < 150  # of 500: 1 MB are 26, and memory is looked at now and then

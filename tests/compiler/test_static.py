@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import math
+from collections import OrderedDict, deque
+from typing import Any, NamedTuple
+
+import numpy as np
 import pytest
 
 import weft as torch
@@ -269,3 +276,136 @@ def test_values_of_arguments_are_read_in_every_call(name):
             torch.manual_seed(seed)
             losses.append(run(*(data[name] for name in NAMES)))
         close(*losses)
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@dataclasses.dataclass
+class Boxed:
+    value: Any
+
+
+RESULTS: dict[str, Any] = {
+    "a class of the program": lambda x: Boxed(x * 2),
+    "a deque": lambda x: deque([x * 2]),
+    "an ordered dict": lambda x: OrderedDict(a=x * 2),
+    "an array": lambda x: (x * 2).numpy(),
+    "numbers": lambda x: (x * 2).tolist(),
+    "a number": lambda x: (x * 2, x.sum().item()),
+    "a function": lambda x: (x * 2).tolist,
+    "a named tuple": lambda x: Pair(x * 2, [x.shape, x.dtype, 3, None, {"a": x + 1}]),
+}
+
+
+def opened(value: Any) -> Any:
+    """What can be compared of a result."""
+    if isinstance(value, (torch.Tensor, np.ndarray)):
+        return value.tolist()
+    if isinstance(value, Boxed):
+        return type(value), opened(value.value)
+    if isinstance(value, dict):
+        return type(value), {k: opened(v) for k, v in value.items()}
+    if isinstance(value, (tuple, list, deque)):
+        return type(value), [opened(v) for v in value]
+    return value() if callable(value) and not isinstance(value, torch.dtype) else value
+
+
+@pytest.mark.parametrize("what", RESULTS)
+def test_results_of_all_kinds_are_those_of_the_call(what: str) -> None:
+    function = RESULTS[what]
+    step = torch.compile(function, static=True)
+    for k in range(5):
+        x = torch.full((2,), float(k))
+        assert opened(step(x)) == opened(function(x))
+    assert bool(step.steps) == (what == "a named tuple")
+
+
+def test_results_share_memory_as_they_do_eagerly() -> None:
+    @functools.partial(torch.compile, static=True)
+    def twice(x: Any) -> Any:
+        y = x * 2
+        return y, [y]
+
+    @functools.partial(torch.compile, static=True)
+    def detached(x: Any) -> Any:
+        y = x * 2
+        return y, y.detach()
+
+    for k in range(5):
+        a, (b,) = twice(torch.full((2,), float(k)))
+        assert a is b and a.tolist() == [2 * k] * 2
+        a, b = detached(torch.full((2,), float(k)))
+        a.add_(1)
+        assert b.tolist() == [2 * k + 1] * 2
+    assert twice.steps and not detached.steps
+
+
+def test_numbers_are_known_by_value_and_sign() -> None:
+    step = torch.compile(lambda x, by: x / by, static=True)
+    found = [step(torch.ones(1), by).item() for by in (0.0, 0.0, 0.0, -0.0, -0.0, -0.0, 0.0)]
+    assert found == [math.inf] * 3 + [-math.inf] * 3 + [math.inf]
+
+
+def put_back(x: Any) -> Any:
+    state = torch.get_rng_state()
+    noise = torch.rand(3)
+    torch.set_rng_state(state)
+    return x + noise, torch.rand(3)
+
+
+def forked(x: Any) -> Any:
+    with torch.random.fork_rng():
+        return x + torch.rand(3)
+
+
+SEEDED: dict[str, Any] = {
+    "manual_seed": lambda x: (torch.manual_seed(3), x + torch.rand(3))[1],
+    "a state that is put back": put_back,
+    "fork_rng": forked,
+    "a generator of the call's own": lambda x: x + torch.rand(3, generator=torch.Generator()),
+    "a seeded generator": lambda x: x + torch.rand(3, generator=torch.Generator().manual_seed(2)),
+}
+
+
+@pytest.mark.parametrize("how", SEEDED)
+def test_a_step_that_seeds_draws_what_it_draws_eagerly(how: str) -> None:
+    found = []
+    for step in (SEEDED[how], torch.compile(SEEDED[how], static=True)):
+        torch.manual_seed(1)
+        found.append([opened(step(torch.ones(3))) for _ in range(5)] + [torch.rand(2).tolist()])
+    assert found[0] == found[1]
+
+
+def own_gradient(x: Any) -> Any:
+    leaf = x.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(leaf.pow(3).sum(), [leaf])
+    return x * gradient
+
+
+def own_optimizer(x: Any) -> Any:
+    weight = x.clone().requires_grad_()
+    rule = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+    for _ in range(2):
+        rule.zero_grad()
+        (weight * x).sum().backward()
+        rule.step()
+    return weight.detach()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        own_gradient,
+        own_optimizer,
+        lambda x: x * torch.func.grad(lambda t: t.pow(3).sum())(x),
+        lambda x: torch.from_numpy(x.numpy()) * 2,
+    ],
+)
+def test_what_a_step_makes_of_its_arguments_is_not_taken_for_the_same(function: Any) -> None:
+    step = torch.compile(function, static=True)
+    for k in range(5):
+        x = torch.arange(3.0) + k
+        close(step(x), function(x))

@@ -182,3 +182,123 @@ def test_a_pass_that_ends_at_a_result_needs_nothing_behind_it() -> None:
         (gradient,) = torch.autograd.grad((loss * 3).sum(), [loss])
         (loss * 2).backward(inputs=[loss])
         assert gradient.item() == 3 and loss.grad.item() == 2
+
+
+def asked_behind_a_view(x: Any) -> Any:
+    view = x[1:]
+    x.requires_grad_()
+    return view, x
+
+
+def frozen_behind_a_view(x: Any) -> Any:
+    parameter = nn.Parameter(x)
+    first = parameter.view(2, 2)
+    parameter.requires_grad = False
+    return first, parameter.view(2, 2), parameter
+
+
+def detached_behind_a_view(x: Any) -> Any:
+    y = x.requires_grad_() * 2
+    y.tolist()
+    parts = y.split(2)
+    y.detach_()
+    return (*parts, y, y * 3)
+
+
+def detached_twice(x: Any) -> Any:
+    y = x.requires_grad_() * 2
+    other = y.detach()
+    view = other[1:]
+    other.requires_grad_()
+    return y, other, view
+
+
+def asked_between_two_views(x: Any) -> Any:
+    first = x.view(4)
+    x.requires_grad_()
+    second = x.view(4)
+    (first * second).sum().backward()
+    return first, second, x, x.grad
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        asked_behind_a_view,
+        frozen_behind_a_view,
+        detached_behind_a_view,
+        detached_twice,
+        asked_between_two_views,
+    ],
+)
+def test_views_have_the_history_that_their_tensor_had_then(function: Any) -> None:
+    def seen(t: Any) -> Any:
+        return t.tolist(), t.requires_grad, t.is_leaf, t._is_view()
+
+    compiled = Compiled(function)
+    for k in range(CALLS):
+        expected = list(map(seen, function(torch.arange(4.0) + k)))
+        assert list(map(seen, compiled(torch.arange(4.0) + k))) == expected
+
+
+def raised_behind(x: Any) -> Any:
+    found = (x > 0).sum() / 3, torch.arange(3) / 2
+    torch.set_default_dtype(torch.float64)
+    return found
+
+
+def raised_between(x: Any) -> Any:
+    torch.set_default_dtype(torch.float64)
+    found = torch.arange(3) / 2, torch.ones(2) * 3
+    torch.set_default_dtype(torch.float32)
+    return found
+
+
+def raised_before_a_derivative(x: Any) -> Any:
+    y = ((x > 0).sum() / 3 * x.requires_grad_()).sin().sum()
+    torch.set_default_dtype(torch.float64)
+    (gradient,) = torch.autograd.grad(y, [x], create_graph=True)
+    (second,) = torch.autograd.grad(gradient.sum(), [x])
+    return y, gradient, second
+
+
+@pytest.mark.parametrize("automatic", [False, True])
+@pytest.mark.parametrize("function", [raised_behind, raised_between, raised_before_a_derivative])
+def test_the_default_dtype_is_that_of_the_call(function: Any, automatic: bool) -> None:
+    def run(function: Any) -> Any:
+        found = []
+        for k in range(2 * CALLS):
+            torch.set_default_dtype(torch.float32)
+            try:
+                results = function(torch.ones(3) + k)
+                found += [(t.dtype, pytest.approx(t.tolist(), rel=1e-5)) for t in results]
+            finally:
+                torch.set_default_dtype(torch.float32)
+        return found
+
+    expected = run(function)
+    with torch.compiler.auto(automatic):
+        found = run(function if automatic else Compiled(function))
+    assert [kind for kind, _ in found] == [kind for kind, _ in expected]
+    assert [values.expected for _, values in found] == [values for _, values in expected]
+
+
+@pytest.mark.parametrize("automatic", [False, True])
+def test_a_pass_that_failed_is_not_taken_for_a_later_one(automatic: bool) -> None:
+    def function(x: Any, w: Any) -> Any:
+        loss = (w * x).sin().sum()
+        loss.backward()
+        with pytest.raises(RuntimeError, match="a second time"):
+            loss.backward()
+        found = [loss.item()]
+        (gradient,) = torch.autograd.grad((w * x).pow(3).sum(), [w])
+        return found + gradient.tolist() + w.grad.tolist()
+
+    def run(function: Any) -> list[float]:
+        calls = [torch.arange(3.0) + k for k in range(2 * CALLS)]
+        return [y for x in calls for y in function(x, torch.ones(3, requires_grad=True))]
+
+    expected = run(function)
+    with torch.compiler.auto(automatic):
+        found = run(function if automatic else Compiled(function))
+    assert found == pytest.approx(expected, rel=1e-5)

@@ -137,17 +137,20 @@ class Compiled:
         else:
             whole_calls.compile_ahead()
             followed = Region(learned, _stance[0])
-        followed.enter(now)
         try:
+            followed.enter(now)
             out = self.function(*args, **kwargs)
             followed.finish()
+            followed.leave(now)
             learned.spare.append(followed)
             return out
         except BaseException:
-            followed.abandon()
+            try:
+                followed.abandon()
+            finally:
+                followed.drop(now)
             raise
         finally:
-            followed.leave(now)
             learned.lock.release()
 
     def explain(self) -> str:

@@ -95,7 +95,7 @@ class Automatic(Region):
         return True
 
     def before(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
-        if len(self.path) >= self.longest:
+        if len(self.path) >= self.reach and self.is_full():
             self.cut("many calls are pending")
         if self.idle and (self.refuses(op) or MODES.now.backward is not None or not self.begins()):
             return None

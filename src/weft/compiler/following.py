@@ -82,8 +82,9 @@ class Region(Learning, Redoing):
         self.learned = learned
         let_tensors_wait()
         self.lock = threading.RLock()  # another thread may read what is pending here
-        self.busy, self.room = False, native_matching.words([self.longest])
+        self.busy = False
         self.late: list[LateView] = []  # views that are still to be made
+        self.interruptions = []
         self.clear()
         self.begin(stance)
         if learned.compiled:
@@ -122,6 +123,13 @@ class Region(Learning, Redoing):
             now.update()
         else:
             self.__exit__()
+
+    def drop(self, now: State) -> None:
+        """The same after an exception, which may be that of a signal's handler in between."""
+        self.unhook()
+        LISTENERS[:] = [f for f in LISTENERS if f != self.written_to]
+        now.recorders = tuple(r for r in now.recorders if r is not self)
+        now.update()
 
     def __enter__(self) -> Any:
         LISTENERS.append(self.written_to)
@@ -164,7 +172,7 @@ class Region(Learning, Redoing):
         with self.lock:
             now = MODES.now
             if not (self.learning or now.unusual or now.backward is not None) and (
-                dt._default is self.default and len(self.path) < self.longest
+                dt._default is self.default and len(self.path) < self.reach
             ):
                 grad = now.grad
                 for token in self.at.next:
@@ -181,7 +189,7 @@ class Region(Learning, Redoing):
         """An op is called that is not the next one expected, or can't wait."""
         if MODES.now.backward is not None:
             return None  # a hook or a recomputation; nothing is pending then
-        if len(self.path) >= self.longest:
+        if len(self.path) >= self.reach and self.is_full():
             self.cut("many calls are pending")
         if self.refuses(op):
             self.cut(f"{op.name} runs at once")
@@ -362,6 +370,12 @@ class Region(Learning, Redoing):
                 return self.answer(token, False)
             self.diverge("detach")
         return self.learn_detach(tensor)
+
+    def relinking(self, tensor: Tensor) -> None:
+        """Compute what is pending: views that are made later would have the new history."""
+        if self.path and id(tensor) in (self.ids if self.learning else self.met):
+            with self.lock:
+                self.cut("a tensor was detached, or its requires_grad was set")
 
     def sets_apart(self, result: Tensor, inputs: Any) -> bool:
         """Note that a pending result will be no view, unless of these; False if that is not clear.
@@ -593,6 +607,12 @@ class Region(Learning, Redoing):
                 if not done:
                     self.reify()
                 self.go_on(point)
+                if self.interruptions:
+                    raise self.interruptions.pop()
+            except BaseException:
+                if not self.path:
+                    self.go_on(point)
+                raise
             finally:
                 self.busy = False
             return done
@@ -605,7 +625,7 @@ class Region(Learning, Redoing):
         plan = point.plans.get(held)
         if plan is not None and plan is not False and plan.native:
             return plan.run(self)
-        with ordinary():
+        with ordinary(self.default):
             if plan is None:
                 plan = self.plan_for(point, held)
             return plan is not False and plan.run(self)
@@ -682,9 +702,24 @@ class Region(Learning, Redoing):
 
     def abandon(self) -> None:
         """The region has ended by an exception: what came before it happens, as in eager mode."""
+        while self.path and not self.learning and not self.is_noted(self.path[-1]):
+            self.path.pop()
         self.reify()
         self.start(self.at)
         self.make_late()
+
+    def is_noted(self, token: Token) -> bool:
+        """Whether all of the last call was noted; if a signal came in between, it did not happen.
+
+        An optimizer's step is noted when it is made.
+        """
+        numbers = sum(kind == NUMBER for t in self.path for kind, _ in t.slots)
+        return (
+            token.kind != STEP
+            and len(self.handles) >= token.first + len(token.kinds)
+            and len(self.arrays) >= max((s.number + 1 for s in token.leaves), default=0)
+            and len(self.numbers) >= numbers
+        )
 
 
 def differs(tensor: Tensor, place: int) -> bool:

@@ -16,7 +16,7 @@ from weft.core.saved import used_up
 from weft.core.tensor import LATE, Tensor, wrap
 from weft.graph.gradient import Gradient
 from weft.graph.spec import BACKWARD as BACK
-from weft.graph.spec import INPUT, Ref, Spec, listening
+from weft.graph.spec import INPUT, Ref, Spec
 
 if TYPE_CHECKING:
     from weft.compiler.following import Region
@@ -98,7 +98,7 @@ class RegionRun:
             wrap(a, n) if k in leaves else None
             for k, (a, n) in enumerate(zip(region.arrays, region.nodes, strict=True))
         ]
-        self.numbers = tuple(region.numbers)
+        self.numbers, self.default = tuple(region.numbers), region.default
         self.ends: dict[int, Any] = {}  # results with a node, as tensors
         # Calls whose values a backward pass has used up, with its number. Several nodes may go
         # through one call, which in eager mode is one node.
@@ -130,17 +130,17 @@ class SavedRun:
 
     def again(self, g: Any) -> list[Any]:
         """The same by ordinary ops: for gradients that are to be differentiated, and errors."""
-        from weft.compiler.redoing import rerun
+        from weft.compiler.redoing import ordinary, rerun
 
         tape, run = self.tape, self.run
         create = isinstance(g, Tensor)
         leaves = list(run.leaves)
-        with listening(), enable_grad():
+        with ordinary(run.default), enable_grad():
             # As other tensors, whose gradients no hook sees.
             ends = {k: LATE.alias(run.ends[k]) for k in tape.ends}
             for k in tape.leaves:
                 leaves[k] = LATE.alias(leaves[k])
-            root = rerun(run.path, leaves, run.numbers, ends, tape.number)
+            root = rerun(run.path, leaves, run.numbers, ends, tape.number, self.arrays)
         sources = [leaves[k] for k in tape.leaves] + list(ends.values())
         seed = g if create else wrap(g)
         found = engine.grad([root], sources, [seed], create_graph=create, allow_unused=True)
@@ -274,9 +274,9 @@ class ResultBackward:
             s.but(args=tuple(moved.get(x, x) if x.__class__ is Ref else x for x in s.args))
             if s.id >= self.first
             else s
-            for s in built.without_cuts(built.specs)
+            for s in built.specs
         ]
-        specs = with_numbers(specs, built.numbers, numbers)
+        specs = with_numbers(built.without_cuts(specs), built.numbers, numbers)
         try:
             program = lower([*inputs, *specs], examples, self.grads, {}, built.numbers)
         except Impossible:

@@ -54,9 +54,15 @@ class Interpreted:
         self.leaves = tuple(k for k in self.leaves if k in needed or k in self.writes)
         return [s for s in self.specs.values() if s.id in needed and s.id not in self.leaves]
 
+    kept = None
+
+    def rescued(self) -> None:
+        """No results: what this runs writes last."""
+
     def run(
-        self, arrays: Sequence[ndarray], numbers: Sequence[float] = (), announced: bool = False
-    ) -> list[ndarray] | None:
+        self, arrays: Sequence[ndarray], numbers: Sequence[float] = (), announced: bool = False,
+        keep: bool = False,
+    ) -> list[ndarray] | None:  # fmt: skip
         """The wanted values, in memory of their own."""
         values: dict[Ref, Any] = {Ref(k): a for k, a in zip(self.leaves, arrays, strict=True)}
         given = dict(zip(self.numbers, numbers, strict=True))

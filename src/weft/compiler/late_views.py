@@ -26,7 +26,7 @@ class LateView:
 
     def __init__(self, region: Any, plan: Any, number: int) -> None:
         view = region.handles[number]
-        self.tensor, self.lock = weakref.ref(view), region.lock
+        self.tensor, self.lock, self.default = weakref.ref(view), region.lock, region.default
         self.plan, self.number, self.root = plan, number, plan.roots[number].number
         self.base = region.handles[self.root]
         self.apart = ()
@@ -46,7 +46,7 @@ class LateView:
             self.plan.make_at_once(self.number)
             self.handles: list[Any] = [None] * (1 + max(self.number, self.root))
             self.handles[self.root], self.handles[self.number] = self.base, view
-            with ordinary():
+            with ordinary(self.default):
                 self.plan._view(self, self.number, {})
 
     # What is asked of a region: all who ask go on by reading the tensor.

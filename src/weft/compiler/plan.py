@@ -48,6 +48,10 @@ if TYPE_CHECKING:
 ndarray = np.ndarray
 
 
+# What a program raises where values can't be used.
+BY_VALUE = (ArithmeticError, AttributeError, IndexError, RuntimeError, TypeError, ValueError)
+
+
 class Impossible(Exception):
     """What a program can't do; the region runs such calls eagerly."""
 
@@ -293,6 +297,7 @@ class ExecutionPlan:
         changed = self._changed(path)
         self.wanted = [k for k in self.wanted if k not in changed.values()]
         self.changed = changed  # leaves by number, with the result that is written over them
+        self.seen = {*self.wanted, *changed.values()}  # in memory that the program could change
         live = [k for k in self.wanted if kinds[k].requires]
         self.origin = {k: self._maker(path, k) for k in self.views}
         self.order = sorted({*self.wanted, *self.views})
@@ -373,26 +378,41 @@ class ExecutionPlan:
         given = list(self.pick(region.arrays))
         try:
             # The region itself need not be told of what it writes.
-            found = self.program.run(given, region.numbers, announced=len(LISTENERS) == 1)
-        except (ArithmeticError, AttributeError, IndexError, RuntimeError, TypeError, ValueError):
-            found = None  # eager mode meets the same, and says where
+            found = self.program.run(given, region.numbers, len(LISTENERS) == 1, True)
+        except BaseException as error:
+            found = self.program.rescued()
+            if found is not None:
+                region.interruptions.append(error)
+            elif not isinstance(error, BY_VALUE):
+                raise  # else eager mode meets the same, and says where
+        self.program.kept = None
         if found is None:
             region.learned.note(region.learned.refused, "a program could not use these values")
             return False
+        try:
+            self._deliver(region, found, self.hand_over)
+        except BaseException as error:  # of a signal's handler: what was computed is not lost
+            region.interruptions.append(error)
+            self._deliver(region, found, None)
+        region.path = []  # from here on there is nothing to compute
+        return True
+
+    def _deliver(self, region: Region, found: Sequence[ndarray], hand_over: Any) -> None:
+        """Give all that is held its values; done again where a signal has interrupted it."""
         self.runs += 1
         region.learned.runs = self.last = region.learned.runs + 1
         if region.hidden or region.bumped:
             region.show_hidden()
         handles = region.handles
         if not self.tapes:
-            self._give(region, found)
+            self._give(region, found, hand_over)
             made: dict[Any, Any] = {}
             for k in self.views:
                 if k in self.late:
                     region.put_off(self, k)
                 else:
                     self._view(region, k, made)
-            return True
+            return
         values = dict(zip((*self.wanted, *self.saved), found, strict=True))
         run = history.RegionRun(region, self.read)
         made = {}
@@ -406,9 +426,8 @@ class ExecutionPlan:
                     history.attach_freed(region, k, leaves, plan, self.kinds[k])
             if handles[k] is not None and self.kinds[k].requires:
                 if k in self.tapes:
-                    self.tapes[k].attach(region, values, self.wanted, self.roots, run)
+                    self.tapes[k].attach(region, values, self.seen, self.roots, run)
                 run.ends[k] = handles[k].alias_of()
-        return True
 
     def _only_views(self, held: int) -> set[int]:
         """The views that alone reach the memory of a result, which each run makes anew."""
@@ -428,11 +447,11 @@ class ExecutionPlan:
         self.late.discard(view)
         self.native = False
 
-    def _give(self, region: Region, found: Sequence[ndarray]) -> None:
+    def _give(self, region: Region, found: Sequence[ndarray], hand_over: Any) -> None:
         """Give results with memory of their own their values; none has a history to go back."""
         handles = region.handles
-        if self.hand_over is not None:
-            self.hand_over(region, found, self.places)
+        if hand_over is not None:
+            hand_over(region, found, self.places)
         else:
             for k, array in zip(self.wanted, found, strict=False):
                 handle = handles[k]
@@ -555,9 +574,15 @@ def with_numbers(specs: list[Spec], places: Any, numbers: Sequence[float]) -> li
 
 def realise(handle: Tensor, array: ndarray) -> None:
     """Give a pending tensor its values; history comes later."""
-    handle._a = array
     handle._node = handle._base = handle._view = None
-    del handle._stamp
+    handle._a = array
+    forget_stamp(handle)
+
+
+def forget_stamp(tensor: Tensor) -> None:
+    """Unset what says that a tensor is pending, if that was not done before an interruption."""
+    if hasattr(tensor, "_stamp"):
+        del tensor._stamp
 
 
 def become(handle: Tensor, real: Tensor) -> None:
@@ -567,7 +592,7 @@ def become(handle: Tensor, real: Tensor) -> None:
     if real._base is not None:
         handle._stamp = real._stamp
     else:
-        del handle._stamp
+        forget_stamp(handle)
     handle._x = real._x
     if real._grad is not None:
         handle._grad = real._grad

@@ -252,10 +252,14 @@ def _stretches(
     return found
 
 
+NOT_RUN = 3  # the status before a native call
+
+
 class Program:
     """What ``lower`` makes: see there. One run goes on at a time; others wait for it."""
 
     written: Sequence[int] = ()  # which leaves are written to
+    kept: list[ndarray] | None = None  # the results of a run, until its caller has them
 
     def __init__(
         self, built: Building, arena_bytes: int, memory: arena.Memory | None = None
@@ -345,12 +349,14 @@ class Program:
     # --- running ---
 
     def run(
-        self, arrays: Sequence[Any], numbers: Sequence[float] = (), announced: bool = False
-    ) -> list[ndarray] | None:
+        self, arrays: Sequence[Any], numbers: Sequence[float] = (), announced: bool = False,
+        keep: bool = False,
+    ) -> list[ndarray] | None:  # fmt: skip
         """The wanted values, from leaves in the order of ``leaves``; None if they can't be used.
 
         Then, as after an error, nothing has been written. ``announced`` says that all who listen
-        know of what will be written.
+        know of what will be written. A signal's handler that raises does so when the native call
+        has ended: ``rescued`` gives results that were to be kept for that.
         """
         if arrays.__class__ is not list:
             arrays = list(arrays)
@@ -374,6 +380,8 @@ class Program:
                 self._times = []
                 self._watched.append(self._times)
             if self._call is not None and together and self._times is None:
+                self._told[0] = NOT_RUN
+                self.kept = results if keep else None
                 self._call(arrays, results, self._record)
                 status = self._told[0]
                 if not status:
@@ -384,6 +392,11 @@ class Program:
                 return self._slowly(arrays, results, numbers, together)
             finally:
                 self._measured, self._times = self._times or self._measured, None
+
+    def rescued(self) -> list[ndarray] | None:
+        """The results of the last run, if it came to its end and only its caller did not."""
+        found, self.kept = self.kept, None
+        return None if self._told[0] else found
 
     def _new_results(self) -> list[ndarray]:
         """Memory for the results of a run."""

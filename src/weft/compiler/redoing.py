@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from weft.autograd import engine
-from weft.compiler.plan import become, needed_for
+from weft.compiler.plan import become, changes, needed_for
 from weft.compiler.stretch import Stretch
 from weft.compiler.trace import (
     ASSIGN,
@@ -18,10 +20,13 @@ from weft.compiler.trace import (
     STEP,
     Token,
 )
+from weft.core import dtype as dt
+from weft.core import errors
 from weft.core.dispatch import apply
 from weft.core.inplace import apply_inplace, write
 from weft.core.modes import MODES, set_grad_enabled
 from weft.core.node import OpNode, Output
+from weft.core.pending import region_of
 from weft.core.tensor import wrap
 from weft.graph.spec import listening
 
@@ -36,16 +41,47 @@ class Redoing(Stretch):
         path, before, self.busy = self.path, self.busy, True
         self.show_hidden(self.bumped)
         values: list[Any] = []
-        numbers = iter(self.numbers)
+        numbers, left = iter(self.numbers), list(reversed(path))
         try:
-            with ordinary():
-                for token in path:
-                    self.redo(token, values, numbers)
-        except BaseException:
-            self.path = []  # what failed is not tried again
+            with ordinary(self.default):
+                while left:
+                    self.redo(left[-1], values, numbers)
+                    left.pop()
+            if self.interruptions:
+                raise self.interruptions.pop()
+        except BaseException as error:
+            self.undo(left[::-1], values, error)
+            self.go_on(self.at)  # what failed is not tried again
             raise
         finally:
             self.busy = before
+
+    def undo(self, tokens: list[Token], values: list[Any], error: BaseException) -> None:
+        """Let what the program did after a call that failed, and eager mode did not, be undone.
+
+        Tensors that were changed since are as they were, gradients that came are gone, and all
+        else says why it has no value.
+        """
+        before = {k: slot for token in tokens for k, slot in changes(token)}
+        for token in tokens[:1]:
+            locate(token, error)
+        dead = NotComputed(error)
+        for token in tokens:
+            for k, kind in enumerate(token.kinds, token.first):
+                handle, slot = self.handles[k], (RESULT, k)
+                while slot[0] == RESULT and slot[1] in before:
+                    slot = before[slot[1]]
+                if handle is None or slot[0] == LEAF:
+                    continue
+                if slot[1] < len(values):
+                    if handle is not values[slot[1]]:
+                        become(handle, values[slot[1]])
+                else:
+                    handle._stamp = (dead, k, kind)
+            for target in token.targets:
+                leaf = self.leaves[target.number]
+                if region_of(leaf._grad) is dead:
+                    leaf._grad = None
 
     def redo(self, token: Token, values: list[Any], numbers: Any) -> None:
         if token.kind == STEP:
@@ -64,7 +100,7 @@ class Redoing(Stretch):
                 write(args[0], args[1]._a, token.op)
                 results = (args[0],)
             else:
-                results = perform(token, args)
+                results = self.performed(token, args)
         for k, result in enumerate(results):
             handle = self.handles[token.first + k]
             if handle is not None and handle is not result:
@@ -76,6 +112,16 @@ class Redoing(Stretch):
             place(token, result)
         if token.kind in (ASSIGN, INPLACE):
             date(token, args[0]._vc)
+
+    def performed(self, token: Token, args: Any) -> Any:
+        """What a call gives, also if a signal interrupts it: to the program it is made."""
+        try:
+            return perform(token, args)
+        except Exception:
+            raise
+        except BaseException as error:
+            self.interruptions.append(error)
+            return perform(token, args)
 
     def redo_backward(self, token: Token, args: list[Any], values: list[Any]) -> None:
         tensors = [self.leaves[slot.number] for slot in token.targets]
@@ -112,6 +158,23 @@ class Redoing(Stretch):
         return next(numbers) if kind == NUMBER else what
 
 
+class NotComputed:
+    """Stands for the region of tensors whose calls come after one that failed."""
+
+    is_late_view = False
+
+    def __init__(self, error: BaseException) -> None:
+        self.reason = f"{type(error).__name__}: {error}"
+
+    def read(self, frame: Any) -> None:
+        raise RuntimeError(
+            f"a value was never computed, since an op before it failed: {self.reason}"
+        )
+
+    def may_share(self, view: Any, target: Any) -> bool:
+        return False
+
+
 class ordinary(listening):
     """A block without all that came about since the calls that it makes up for."""
 
@@ -119,7 +182,12 @@ class ordinary(listening):
                 "saved_hooks")  # fmt: skip
     USUAL = (False, None, (), -1, False, ())
 
+    def __init__(self, default: Any) -> None:
+        super().__init__()
+        self.default = default  # the default dtype then
+
     def __enter__(self) -> None:
+        self.default, dt._default = dt._default, self.default
         now = MODES.now
         self.before = [getattr(now, name) for name in self.SWITCHES]
         for name, value in zip(self.SWITCHES, self.USUAL, strict=True):
@@ -129,6 +197,7 @@ class ordinary(listening):
     def __exit__(self, *exc: object) -> None:
         for name, value in zip(self.SWITCHES, self.before, strict=True):
             setattr(MODES.now, name, value)
+        dt._default = self.default
         super().__exit__(*exc)
 
 
@@ -138,6 +207,14 @@ def place(token: Token, result: Any) -> None:
     node = node.node if isinstance(node, Output) else node
     if isinstance(node, OpNode) and token.code is not None:
         node.code, node.instruction, node.scope = token.code, token.instruction, token.scope
+
+
+def locate(token: Token, error: BaseException) -> None:
+    """Let the message of an error say which line of the program it comes from."""
+    head, at, _ = str(error).rpartition("\n  at ")
+    if at and token.code is not None:
+        place = errors.describe_position(token.code, token.instruction)
+        error.args = (f"{head}{at}{place}", *error.args[1:])
 
 
 def date(token: Token, cell: Any) -> None:
@@ -154,11 +231,14 @@ def perform(token: Token, args: Any) -> Any:
     return out if token.op.multiple else (out,)
 
 
-def rerun(path: Any, leaves: Any, numbers: Any, known: dict[int, Any], wanted: int) -> Any:
+def rerun(
+    path: Any, leaves: Any, numbers: Any, known: dict[int, Any], wanted: int, saved: Any
+) -> Any:
     """A result of a path's calls by ordinary ops, with a history; nothing is written to.
 
     ``known`` are results that have a history of their own. What the result does not depend on is
-    not run, so that its leaves need not be there.
+    not run, so that its leaves need not be there. ``saved`` are values as they were in the first
+    run: since, leaves may have changed, of which derivatives read nothing.
     """
     needed = set(needed_for(path, [wanted], known))
     values: list[Any] = []
@@ -176,5 +256,15 @@ def rerun(path: Any, leaves: Any, numbers: Any, known: dict[int, Any], wanted: i
         with set_grad_enabled(token.grad):
             values += perform(token, args)
         for k in range(token.first, len(values)):
-            values[k] = known.get(k, values[k])
+            if k in known:
+                values[k] = known[k]
+            elif k in saved:
+                restore(values[k]._a, saved[k], leaves)
     return values[wanted]
+
+
+def restore(array: Any, value: Any, leaves: Any) -> None:
+    """Put back a value that derivatives read, unless it is shown in the memory of a leaf."""
+    if not any(t is not None and np.may_share_memory(array, t._a) for t in leaves):
+        array.flags.writeable = True  # also of what is spread over memory of one element
+        array[...] = value

@@ -19,18 +19,22 @@ from operator import attrgetter, is_
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from weft.compiler.guarding import ObjectGuard, Unsupported
 from weft.compiler.ir import CannotLower
 from weft.compiler.program import lower
 from weft.core import dtype as dt
 from weft.core import selection
+from weft.core.device import device
 from weft.core.devices import cpu_array
 from weft.core.modes import MODES
-from weft.core.tensor import Parameter, Tensor, wrap
+from weft.core.size import Size
+from weft.core.tensor import Parameter, Tensor, storage_array, wrap
 from weft.graph.draws import Draw
 from weft.graph.recording import Recorder
 from weft.graph.run import _lasts
-from weft.graph.spec import LEAVES, Ref
+from weft.graph.spec import LEAVES, STATE, Ref
 from weft.nn._hooks import EVERYWHERE
 from weft.nn.module import Module
 from weft.operators.outputs import tensors_in
@@ -42,6 +46,7 @@ from weft.optim.optimizer import (
 
 ARRAY, NODE = attrgetter("_a"), attrgetter("_node")
 PLAIN = (bool, int, float, str)
+NUMBERS = (bool, int, float, complex)
 WARM_UP = 2  # eager calls before one is recorded: the first makes the states of optimizers
 WATCHED = 8  # times that objects are noted anew, where others that are equal take their place
 COURSES = 16  # kinds of arguments that programs are made for
@@ -86,9 +91,11 @@ class Static:
         with recorder:
             out = self.function(*args, **kwargs)
             ends = [recorder.ref(t) for t in tensors_in(out)]
+            read = bool(recorder.numbers)
         roots = (self.function, args, kwargs)
         try:
             _check_taken(recorder, inputs)
+            _check_result(out, read)
             self.steps[key] = StaticStep(recorder.graph, ends, out, inputs, roots)
         except CannotLower as error:
             self.refused[str(error)] = self.refused.get(str(error), 0) + 1
@@ -132,6 +139,18 @@ def _check_taken(recorder: Recorder, inputs: list[Tensor]) -> None:
             raise CannotLower(f"Python reads values that change from call to call, at {line}")
 
 
+def _check_result(value: Any, read: bool) -> None:
+    """Refuse a result that can't be made again, if ``read`` also numbers: Python had values."""
+    kind = value.__class__
+    if kind in (list, dict, tuple) or (isinstance(value, tuple) and hasattr(kind, "_make")):
+        for part in value.values() if kind is dict else value:
+            _check_result(part, read)
+    elif kind in NUMBERS and read:
+        raise CannotLower("a result is a number, and Python has read values of tensors")
+    elif kind not in (Tensor, Size, dt.dtype, device, str, bytes, type(None), *NUMBERS):
+        raise CannotLower(f"a result of class {kind.__name__}: not tensors in tuples, lists, dicts")
+
+
 class StaticStep:
     """The program of one recorded call."""
 
@@ -157,6 +176,9 @@ class StaticStep:
             else:
                 self.held[spec.id] = tensor
             examples[spec.id] = cpu_array(tensor)
+        given = [cpu_array(t) for t in inputs]
+        if any(np.may_share_memory(examples[k], a) for k in self.held for a in given):
+            raise CannotLower("a tensor that is another one on the memory of an argument")
         writes = {
             leaf: r for leaf, r in graph._updates.items() if _lasts(specs[leaf], leaf in self.given)
         }
@@ -172,6 +194,9 @@ class StaticStep:
             t._base is not None for t in tensors_in(out)
         ):
             raise CannotLower("a result that is an argument, a view, or a tensor from outside")
+        own = {id(t): id(storage_array(t._a)) for t in tensors_in(out)}
+        if len(set(own.values())) < len(own):
+            raise CannotLower("results that share memory")
         if any(t._node is not None for t in tensors_in(out)) and not grads:
             raise CannotLower("a result with a history that no backward pass has used up")
         wanted = [*ends, *(r for r in grads.values() if r is not None), *draws]
@@ -189,6 +214,9 @@ class StaticStep:
             )
         self.tables, self.names, self.values = [[g[k] for g in self.guards] for k in range(3)]
         self.optimizers = [o for o in reached(roots) if isinstance(o, Optimizer)]
+        known = {id(t) for o in self.optimizers for own in o.state.values() for t in own.values()}
+        if any(s.kind == STATE and id(s.leaf.lasting) not in known for s in specs.values()):
+            raise CannotLower("the state of an optimizer that the step makes itself")
         self.moved = [_moved_by(o) for o in self.optimizers]  # compared by identity
         hooks = [_global_optimizer_pre_hooks, _global_optimizer_post_hooks]
         for o in self.optimizers:
@@ -291,7 +319,14 @@ class StaticStep:
             known = known.copy()
             for at, k in self.places:
                 known[at] = ARRAY(inputs[k])
-        found = self.program.run(known)
+        late = None
+        try:
+            found = self.program.run(known, keep=True)
+        except BaseException as error:
+            late, found = error, self.program.rescued()
+            if found is None:
+                raise
+        self.program.kept = None
         if found is None:
             return False, None
         for cell in self.cells:
@@ -300,8 +335,10 @@ class StaticStep:
             t._grad = wrap(array)
         for t in self.cleared:
             t._grad = None
+        if late is not None:
+            raise late
         left = iter(found)
-        return True, _filled(self.out, left)
+        return True, _filled(self.out, left, {})
 
     def explain(self) -> list[str]:
         """What the program does, and what it takes for granted."""
@@ -322,7 +359,9 @@ def _key(value: Any, inputs: list[Tensor]) -> Any:
         return value.__class__, tuple([_key(v, inputs) for v in value])
     if isinstance(value, dict):
         return dict, tuple([(k, _key(v, inputs)) for k, v in value.items()])
-    if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
+    if isinstance(value, (float, complex)):
+        return value.__class__, repr(value)  # zeros have signs
+    if isinstance(value, (bool, int, str, bytes, type(None))):
         return value.__class__, value
     return "object", id(value)
 
@@ -338,15 +377,18 @@ def _objects(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _filled(value: Any, arrays: Iterator[Any]) -> Any:
+def _filled(value: Any, arrays: Iterator[Any], made: dict[int, Tensor]) -> Any:
     """A result like the recorded one, with new values."""
     if isinstance(value, Tensor):
-        return wrap(next(arrays))
+        array = next(arrays)
+        if id(value) not in made:  # a tensor may be there twice
+            made[id(value)] = wrap(array)
+        return made[id(value)]
     if isinstance(value, (tuple, list)):
-        parts = [_filled(v, arrays) for v in value]
+        parts = [_filled(v, arrays, made) for v in value]
         return getattr(value, "_make", type(value))(parts)
     if isinstance(value, dict):
-        return {k: _filled(v, arrays) for k, v in value.items()}
+        return {k: _filled(v, arrays, made) for k, v in value.items()}
     return value
 
 

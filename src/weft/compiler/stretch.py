@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import sys
 import threading
 from typing import Any
 
@@ -14,9 +16,14 @@ from weft.core.tensor import Tensor
 from weft.graph.listen import Listener
 
 ndarray = np.ndarray
+getrefcount = sys.getrefcount
+ONLY_HERE = 3  # the count of an item of one list, in a loop over it
 PATIENCE = 16  # calls in a row that are learned in vain before some run eagerly
 TRIAL = 4  # calls that are learned after these
 LONGEST_REST = 256  # calls
+LOOK = 64  # calls that are pending when memory is first looked at
+ROOM = struct.pack("q", LOOK)
+MOST_BYTES = 1 << 28  # that may be held by what is pending and by nobody else
 
 
 class TraceMemory:
@@ -74,12 +81,15 @@ class Stretch(Listener):
     # Compiled code looks at these: see ``native_matching``.
     __slots__ = (
         *("arrays", "at", "bumped", "busy", "default", "handles", "hidden", "leaves", "learning"),
-        *("met", "nodes", "numbers", "path", "room"),
+        *("met", "nodes", "numbers", "path", "reach", "room"),
     )
     learned: TraceMemory
     stance: str
+    longest: int  # calls that may be pending
     busy: bool  # while what is pending is being computed
-    room: bytes  # how many calls may be pending
+    reach: int  # how many calls may be pending before memory is looked at
+    room: bytes  # the same for compiled code
+    late: list[BaseException]  # of signals' handlers, while values were computed
 
     def clear(self) -> None:
         """Forget what few stretches have."""
@@ -103,6 +113,26 @@ class Stretch(Listener):
         if self.hidden or self.bumped or self.apart or self.ids or self.updated or self.candidates:
             self.clear()
         self.learning = False
+        self.reach, self.room = LOOK, ROOM
+        self.going_back = None  # the pass that is being learned, which is one of this stretch
+
+    def is_full(self) -> bool:
+        """Whether too much is pending; if not, more calls may be before this is asked again."""
+        count = len(self.path)
+        if count >= self.longest or self.held_bytes() > MOST_BYTES:
+            return True
+        self.reach = min(count + max(LOOK, count // 4), self.longest)
+        self.room = struct.pack("q", self.reach)
+        return False
+
+    def held_bytes(self) -> int:
+        """The memory of leaves, and while learning of results, that nobody else holds."""
+        held = 0
+        for t in self.leaves:
+            held += t._a.nbytes if getrefcount(t) == ONLY_HERE and id(t) not in self.hidden else 0
+        for t in self.handles if self.learning else ():
+            held += t._a.nbytes if getrefcount(t) == ONLY_HERE and t is not None else 0
+        return held
 
     def cut(self, why: str) -> None:
         """Something happens that no trace goes through: all before it is computed first."""
@@ -121,7 +151,8 @@ class Stretch(Listener):
         """Give leaves with pending changes their array back."""
         for tensor, number in self.hidden.values():
             tensor._a = self.arrays[number]
-            del tensor._stamp
+            if hasattr(tensor, "_stamp"):  # else a signal has interrupted this
+                del tensor._stamp
         for tensor, noted in uncounted:  # a change is counted again when it is made
             cell = tensor._vc
             cell[0] -= 1

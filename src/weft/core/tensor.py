@@ -120,6 +120,12 @@ def tell_of_cut(tensor: Tensor) -> None:
         recorder.detached(tensor)
 
 
+def tell_of_relinking(tensor: Tensor) -> None:
+    """Let those who listen know that a tensor is about to have another place in the graph."""
+    for recorder in MODES.now.recorders:
+        recorder.relinking(tensor)
+
+
 class Tensor(metaclass=_TensorMeta):
     """An array with elements of one dtype, which remembers how it was made.
 
@@ -472,6 +478,7 @@ class Tensor(metaclass=_TensorMeta):
                         "Setting requires_grad=True on inference tensor outside InferenceMode is "
                         f"not allowed; clone() it first\n  at {errors.here()}"
                     )
+                tell_of_relinking(self)
                 # A leaf that was frozen for a while is that of earlier graphs, with its hooks.
                 leaf = self._x.pop("leaf", None) if self._x else None
                 self._node = AccumulateGrad(self) if leaf is None else leaf
@@ -483,6 +490,7 @@ class Tensor(metaclass=_TensorMeta):
                     "use a computed variable in a subgraph that doesn't require differentiation "
                     f"use var_no_grad = var.detach().\n  at {errors.here()}"
                 )
+            tell_of_relinking(self)
             self._keep_leaf()
             # A view goes on saying what its base says.
             plain = self._base is None or self._base._node is None
@@ -645,6 +653,7 @@ class Tensor(metaclass=_TensorMeta):
             raise RuntimeError(
                 f"Can't detach views in-place. Use detach() instead\n  at {errors.here()}"
             )
+        tell_of_relinking(self)
         self._keep_leaf()
         self._node = None
         if self._x is not None:
@@ -796,6 +805,8 @@ class Tensor(metaclass=_TensorMeta):
         >>> torch.tensor([[1, 2], [3, 4]]).tolist()
         [[1, 2], [3, 4]]
         """
+        for recorder in MODES.now.recorders:
+            recorder.asked(self)
         a = self._a
         if a.__class__ is ndarray and a.dtype.kind != "V":
             return a.tolist()

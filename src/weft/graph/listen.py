@@ -66,11 +66,17 @@ class Listener:
         """A random function asks for its generator; what is returned stands in for it."""
         return generator
 
+    def seeded(self, generator: Any, new: bool) -> None:
+        """A generator was seeded or put into another state, or is new."""
+
     def detaching(self, tensor: Tensor) -> Any:
         """A tensor is about to be detached; whatever is returned stands in for the result."""
 
     def detached(self, tensor: Tensor) -> None:
         """A tensor was cut off from its graph, by ``detach()`` or ``data``."""
+
+    def relinking(self, tensor: Tensor) -> None:
+        """A tensor is about to be detached in place, or to require a gradient, or not to."""
 
     def backs(self, tensors: Any, gradients: Any, options: tuple[Any, ...]) -> bool:
         """``backward`` was called; True if it need not be done, since it will be."""

@@ -71,6 +71,8 @@ class Recorder(Values, Listener):
         self.watched: dict[int, tuple[Any, float]] = {}
         self.before_it: dict[int, Any] = {}  # the variables at home when the block began
         self.stuck = ""  # why the step can't be repeated, if it can't
+        self.reseeded = ""  # where a generator was seeded, which a repeated step does not do
+        self.new_generators: list[Any] = []
         # Tensors of whose values Python made constants, with their place in the record if they
         # have one, and the line.
         self.taken: list[tuple[Tensor, Ref | None, str]] = []
@@ -137,7 +139,7 @@ class Recorder(Values, Listener):
         Numbers that no op read as they were drawn: what came of them is a constant of the record.
         So is what Python made of a count that the step itself changes.
         """
-        self.stuck = self.stuck or self._counted()
+        self.stuck = self.stuck or self._counted() or self.reseeded
         if self.stuck or not self.drawn:
             return self.stuck
         read = {r.node for spec in self.specs for r in spec.refs()}
@@ -691,9 +693,18 @@ class Recorder(Values, Listener):
         """The generator, whose draws become nodes."""
         return Heard(generator, self._drew)
 
+    def seeded(self, generator: Any, new: bool) -> None:
+        """Note that a repeated step would draw other numbers: it does not seed."""
+        if new:
+            self.new_generators.append(generator)
+        elif not any(g is generator for g in self.new_generators):
+            self.reseeded = self.reseeded or f"a generator is seeded, at {errors.here()}"
+
     def _drew(
         self, op: Draw, args: Any, settings: dict[str, Any], drawn: Any, spent: float
     ) -> None:
+        if any(g is op.generator for g in self.new_generators):
+            self.reseeded = f"a generator is made and drawn from, at {errors.here()}"
         refs = tuple(self._drawn_from(x) for x in args)
         spec = self._add(FORWARD, op, refs, settings, drawn.shape, drawn.dtype)
         spec.grad, spec.time = False, spent if self.profile else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -41,6 +41,22 @@ class Generator(ArrayGenerator):
 
     def __init__(self, device: Any = "cpu") -> None:
         super().__init__(dev.present(device))
+        self._tell(True)
+
+    def _tell(self, new: bool = False) -> None:
+        for recorder in MODES.now.recorders:
+            recorder.seeded(self, new)
+
+    def manual_seed(self, seed: int) -> Self:
+        """Set the seed; a negative seed counts back from 2**64."""
+        super().manual_seed(seed)
+        self._tell()
+        return self
+
+    def seed(self) -> int:
+        """Seed from the system's entropy and return the seed."""
+        self._tell()
+        return super().seed()
 
     def get_state(self) -> Tensor:  # type: ignore[override]
         """The state as a tensor of bytes, in PyTorch's layout."""
@@ -54,6 +70,7 @@ class Generator(ArrayGenerator):
                 f"  at {errors.here()}"
             )
         super().set_state(host(new_state))
+        self._tell()
         return self
 
     def clone_state(self) -> Generator:

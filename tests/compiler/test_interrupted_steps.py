@@ -1,0 +1,96 @@
+"""Steps that the handler of a signal interrupts: made as a whole or not at all, never twice."""
+
+from __future__ import annotations
+
+import copy
+import random
+import signal
+from typing import Any
+
+import pytest
+
+import weft as torch
+from weft import nn
+
+ROUNDS = 60
+
+
+class Stopped(BaseException):
+    """What the handler raises, as that of Ctrl-C raises ``KeyboardInterrupt``."""
+
+
+def trainer() -> tuple[Any, Any, Any]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(128, 256), nn.Tanh(), nn.Linear(256, 32)).double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    return model, optimizer, stepping(model, optimizer)
+
+
+def stepping(model: Any, optimizer: Any) -> Any:
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        loss = (model(x) - y).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def state(model: Any, optimizer: Any) -> list[Any]:
+    buffers = [optimizer.state[p]["momentum_buffer"] for p in model.parameters()]
+    return [t.detach().clone() for t in (*model.parameters(), *buffers)]
+
+
+def after_a_step(model: Any, optimizer: Any, x: Any, y: Any) -> list[Any]:
+    twin = copy.deepcopy(model)
+    rule = torch.optim.SGD(twin.parameters(), lr=0.01, momentum=0.9)
+    rule.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    stepping(twin, rule)(x, y)
+    return state(twin, rule)
+
+
+def same(found: list[Any], expected: list[Any]) -> bool:
+    return all(torch.allclose(a, b, rtol=1e-9) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers")
+@pytest.mark.parametrize("static", [False, True])
+def test_a_step_that_is_interrupted_is_made_once_or_not_at_all(static: bool) -> None:
+    def handler(*args: Any) -> None:
+        if waiting:
+            waiting.clear()
+            raise Stopped
+
+    waiting: list[int] = []
+    model, optimizer, step = trainer()
+    compiled = torch.compile(step, static=static)
+    x = torch.randn(64, 128, dtype=torch.float64)
+    y = torch.randn(64, 32, dtype=torch.float64)
+    for _ in range(4):
+        compiled(x, y)
+    stopped = 0
+    before_all = signal.signal(signal.SIGALRM, handler)
+    try:
+        for k in range(ROUNDS):
+            torch.set_grad_enabled(True)  # a block of no_grad() may not have come to its end
+            before, after = state(model, optimizer), after_a_step(model, optimizer, x, y)
+            try:
+                waiting.append(k)
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 1e-3))
+                compiled(x, y)
+                waiting.clear()
+            except Stopped:
+                stopped += 1
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            found = state(model, optimizer)
+            assert same(found, before) or same(found, after)
+            for p in model.parameters():
+                assert p.grad is None or (p.grad.shape == p.shape and p.grad.isfinite().all())
+    finally:
+        signal.signal(signal.SIGALRM, before_all)
+    assert stopped > ROUNDS // 4
+    expected = after_a_step(model, optimizer, x, y)
+    compiled(x, y)
+    assert same(state(model, optimizer), expected)
