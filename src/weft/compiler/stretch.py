@@ -89,7 +89,7 @@ class Stretch(Listener):
     busy: bool  # while what is pending is being computed
     reach: int  # how many calls may be pending before memory is looked at
     room: bytes  # the same for compiled code
-    late: list[BaseException]  # of signals' handlers, while values were computed
+    interruptions: list[BaseException]  # of signals' handlers, while values were computed
 
     def clear(self) -> None:
         """Forget what few stretches have."""
