@@ -22,6 +22,7 @@ from weft.compiler.trace import (
 )
 from weft.core import dtype as dt
 from weft.core import errors
+from weft.core.devices import cpu_array
 from weft.core.dispatch import apply
 from weft.core.inplace import apply_inplace, write
 from weft.core.modes import MODES, set_grad_enabled
@@ -259,12 +260,12 @@ def rerun(
             if k in known:
                 values[k] = known[k]
             elif k in saved:
-                restore(values[k]._a, saved[k], leaves)
+                restore(cpu_array(values[k]), saved[k], leaves)
     return values[wanted]
 
 
 def restore(array: Any, value: Any, leaves: Any) -> None:
     """Put back a value that derivatives read, unless it is shown in the memory of a leaf."""
-    if not any(t is not None and np.may_share_memory(array, t._a) for t in leaves):
+    if not any(t is not None and np.may_share_memory(array, cpu_array(t)) for t in leaves):
         array.flags.writeable = True  # also of what is spread over memory of one element
         array[...] = value
