@@ -39,7 +39,7 @@ _FIRST, _LAST = _End(False), _End(True)
 
 
 def _key(text: str) -> tuple[Any, ...] | None:
-    """What versions are ordered by; None for a text that is no version."""
+    """What versions are ordered by; None for a text that is not a version."""
     found = _GRAMMAR.fullmatch(text.strip())
     if found is None:
         return None

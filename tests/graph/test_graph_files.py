@@ -170,8 +170,8 @@ def last(d):
         (lambda d: linear(d)["args"].__setitem__(0, {"ref": [0.0, 0]}), "does not come before"),
         (lambda d: linear(d)["args"].__setitem__(0, {"ref": last(d)}), "does not come before"),
         (lambda d: linear(d).update(results=[[[2**40, 2**40], "float32"]]), "no memory"),
-        (lambda d: linear(d).update(results=[[[-1], "float32"]]), "is no shape"),
-        (lambda d: linear(d).update(results=[["ab", "float32"]]), "is no shape"),
+        (lambda d: linear(d).update(results=[[[-1], "float32"]]), "is not a shape"),
+        (lambda d: linear(d).update(results=[["ab", "float32"]]), "is not a shape"),
         (lambda d: linear(d).update(results=[[[1], "float99"]]), "float99"),
         (lambda d: linear(d).update(results=[]), "it has 0 results"),
         (lambda d: linear(d).update(several=True), "does not give 1 results"),
@@ -189,7 +189,7 @@ def last(d):
         (lambda d: linear(d).update(attrs=[1]), "'attrs' is"),
         (lambda d: linear(d).update(leaf=d["nodes"][0]["leaf"]), "no value of its own"),
         (lambda d: linear(d).update(kept=[]), "0 values are kept of 1"),
-        (lambda d: d["nodes"][0]["leaf"].update(order=[0, 0]), "is no order of 2 dimensions"),
+        (lambda d: d["nodes"][0]["leaf"].update(order=[0, 0]), "is not an order of 2 dimensions"),
         (lambda d: d["nodes"][0]["leaf"].update(complex=[3]), "damaged"),
         (lambda d: gradient(d)["attrs"].update({"pass": 99}), "in pass 99"),
         (lambda d: gradient(d)["attrs"].update({"of": gradient(d)["id"]}), "it is the gradient of"),
@@ -344,7 +344,7 @@ def test_a_reader_that_has_enough_is_no_error(path):
 def test_wrong_use_of_the_shell(path, capsys, tmp_path):
     (tmp_path / "x.npy").write_text("no array")
     assert main(["run", path, "--input", f"x={tmp_path / 'x.npy'}"]) == 2
-    assert "x.npy' is no .npy file of numbers" in capsys.readouterr().err
+    assert "x.npy' is not a .npy file of numbers" in capsys.readouterr().err
     np.save(tmp_path / "x.npy", np.ones((6, 3), np.float32))
     assert main(["run", path, "--input", f"x={tmp_path / 'x.npy'}"]) == 2
     assert "cannot be multiplied" in capsys.readouterr().err

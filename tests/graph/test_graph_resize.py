@@ -242,7 +242,7 @@ def test_what_the_graph_can_not_follow_is_refused():
         resize(model, "one", width="a", example=weft.randn(2, 3))
     with pytest.raises(TypeError, match="insert= is a dict of layers"):
         resize(model, "", insert=[nn.ReLU()])
-    with pytest.raises(TypeError, match="str is no optimizer"):
+    with pytest.raises(TypeError, match="str is not an optimizer"):
         resize(model, "one", width=6, example=weft.randn(2, 3), optimizer="adam")
     grouped = nn.Sequential(nn.Conv2d(4, 4, 3, groups=4), nn.Conv2d(4, 2, 1))
     with pytest.raises(ResizeError, match="'0' is a convolution in groups"):

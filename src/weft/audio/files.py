@@ -27,7 +27,7 @@ _ENCODINGS = {"PCM_S": _PCM, "PCM_U": _PCM, "PCM_F": _FLOAT}
 
 
 class WavError(RuntimeError):
-    """The file is no WAV file that can be read."""
+    """The file is not a WAV file that can be read."""
 
 
 @dataclasses.dataclass

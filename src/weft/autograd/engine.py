@@ -969,7 +969,7 @@ def _leads_away(node: Any) -> bool:
 
 
 def _elsewhere(seed: tuple[Any, Tensor]) -> bool:
-    """Whether a root's gradient is no array of the CPU's."""
+    """Whether a root's gradient is not an array of the CPU's."""
     return isinstance(seed[1]._a, (DeviceArray, meta.MetaArray))
 
 

@@ -220,7 +220,7 @@ class FunctionNode(OpNode):
 
 BackwardCFunction = FunctionNode  # PyTorch's name
 
-# Stands in a node's inputs for an argument that is no tensor.
+# Stands in a node's inputs for an argument that is not a tensor.
 NO_TENSOR = None
 
 

@@ -378,7 +378,7 @@ class Region(Learning, Redoing):
                 self.cut("a tensor was detached, or its requires_grad was set")
 
     def sets_apart(self, result: Tensor, inputs: Any) -> bool:
-        """Note that a pending result will be no view, unless of these; False if that is not clear.
+        """Note that a pending result will not be a view, unless of these; False if that is unclear.
 
         ``api.apart`` asks: the result of a composite may lie on memory that only it knows of.
         """
@@ -391,7 +391,7 @@ class Region(Learning, Redoing):
         return True
 
     def owns(self, tensor: Tensor) -> bool:
-        """Whether a pending tensor is no view of another."""
+        """Whether a pending tensor is not a view of another."""
         number = object.__getattribute__(tensor, "_stamp")[1]
         return self.root_of((RESULT, number)) == Root(RESULT, number)
 

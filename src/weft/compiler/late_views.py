@@ -52,7 +52,7 @@ class LateView:
     # What is asked of a region: all who ask go on by reading the tensor.
 
     def owns(self, view: Any) -> bool:
-        """Whether it is no view."""
+        """Whether it is not a view."""
         return False
 
     def may_share(self, view: Any, target: Any) -> bool:

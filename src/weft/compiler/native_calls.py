@@ -41,7 +41,7 @@ from weft.native.once import lazy, once
 # as a leaf that is met here, by its value, by its address.
 OF_RESULT, OF_LEAF, OF_ARGUMENT, NEW_LEAF, OF_VALUE, OF_ADDRESS = range(6)
 FLAT = 64  # arguments, items of lists and tensors of a module counted, that are compared
-SINGLE = -1  # in the place of a length: an argument that is no list
+SINGLE = -1  # in the place of a length: an argument that is not a list
 DEEP = 1 << 18  # bytes of the stack; functions that are called further in run without the hook
 
 # The items of a call's tuple, behind the table: see ``whole_calls.Whole``.

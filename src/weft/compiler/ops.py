@@ -43,5 +43,5 @@ class OpWork(Work):
 
 
 def op_of(node: WorkNode) -> Op | None:
-    """The op that a node runs; None if it is no op."""
+    """The op that a node runs; None if it is not an op."""
     return node.work.op if isinstance(node.work, OpWork) else None

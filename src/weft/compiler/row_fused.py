@@ -98,7 +98,7 @@ class RowFusedWork(Work):
         """A call of a kernel that reads the value, as a call of one that computes it."""
         symbol = call.address
         if not isinstance(symbol, jit.Symbol) or symbol.kernel.origin is None:
-            raise Unplannable("a kernel that is no row program")
+            raise Unplannable("a kernel that is not a row program")
         kernel, (types, consts) = symbol.kernel, symbol.choice
         variant, schedule = kernel.origin
         arrays = variant.traced.arrays()

@@ -64,7 +64,7 @@ class Root(NamedTuple):
 
 
 def _nothing() -> Any:
-    return NotImplemented  # which is no tensor's array
+    return NotImplemented  # which is not a tensor's array
 
 
 class LeafSlot:

@@ -224,7 +224,7 @@ def host(x: Any) -> ndarray:
 
 def bare(x: Any) -> Any:
     """What derivative rules compute with: the array of a tensor, but elsewhere than on the CPU the
-    tensor itself, without a history. Whatever is no tensor stays as it is."""
+    tensor itself, without a history. Whatever is not a tensor stays as it is."""
     array = getattr(x, "_a", x)
     if not isinstance(array, DeviceArray) or array is x:
         return array

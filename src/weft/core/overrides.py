@@ -341,7 +341,7 @@ def met(*values: Any) -> bool:
 def mentioned() -> bool:
     """Whether the code that is running now names ``__torch_function__``, so that it will be used.
 
-    Asked when weft is imported: the importing file may define a type that is no tensor.
+    Asked when weft is imported: the importing file may define a type that is not a tensor.
     """
     frame: Any = sys._getframe(1)
     while frame is not None:

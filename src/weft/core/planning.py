@@ -465,7 +465,7 @@ def lying(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype) -> 
 def job(function: Callable[..., Any], values: Sequence[Any]) -> Job:
     """What a function of arrays does, for arrays of the shapes, strides and types of these.
 
-    Values that are no arrays belong to the job as they are. Its inputs are the arrays, in order.
+    Values that are not arrays belong to the job as they are. Its inputs are the arrays, in order.
     """
     if not selection.ready():
         raise Unplannable("native code is off")

@@ -302,7 +302,7 @@ def loop_for(op: Op, suffix: str, function: Callable, attrs: dict[str, Any]) -> 
             if 0.0 in attrs.values():  # -0.0 is equal to it, and something else
                 key = (*key, *map(str, attrs.values()))
         found = op.loops.get(key)
-    except (TypeError, ValueError):  # attributes that are no plain values
+    except (TypeError, ValueError):  # attributes that are not plain values
         return _no_loop
     if found is None:
         found = _new_loop(op, suffix, function, attrs)

@@ -231,7 +231,7 @@ def _computed(op: Op, x: Any, y: Any) -> Any:
 
 
 def _apply_pair(op: Op, input: Any, other: Any, numbers: tuple[type, ...]) -> Any:
-    """The general case, of what may be no tensor; ``numbers`` may stand for the second."""
+    """The general case, of what may not be a tensor; ``numbers`` may stand for the second."""
     if not isinstance(input, Tensor) and op.name not in NUMBER_FIRST:
         return not_a_tensor(op, input)
     if not isinstance(other, Tensor) and not (numbers and isinstance(input, Tensor)):

@@ -49,7 +49,7 @@ def map_arg(a: Any, fn: Callable[[Node], Any]) -> Any:
 
 
 def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
-    """Replace everything in an argument that is no container by what a function gives."""
+    """Replace everything in an argument that is not a container by what a function gives."""
     if isinstance(a, tuple):
         mapped = [map_aggregate(v, fn) for v in a]
         return type(a)(*mapped) if hasattr(a, "_fields") else tuple(mapped)

@@ -98,7 +98,7 @@ _NAMES = {
 
 @functools.cache
 def of_op(name: str) -> str:
-    """The category of a registered op, by its name; ``function`` for what is no op.
+    """The category of a registered op, by its name; ``function`` for what is not an op.
 
     >>> of_op("native_layer_norm"), of_op("permute")
     ('norm', 'shape')

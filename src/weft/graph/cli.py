@@ -102,7 +102,7 @@ def _array(path: str) -> np.ndarray:
     except (ValueError, EOFError):
         found = None
     if not isinstance(found, np.ndarray):
-        raise GraphError(f"{path!r} is no .npy file of numbers")
+        raise GraphError(f"{path!r} is not a .npy file of numbers")
     return found
 
 

@@ -216,7 +216,7 @@ def _check_forward(graph: Graph, spec: Spec, what: str) -> None:
 
 
 def _inner(graph: Graph, node: Any, what: str) -> Spec:
-    """A forward node that is no leaf."""
+    """A forward node that is not a leaf."""
     spec = graph._specs[graph._id(node)]
     _check_forward(graph, spec, what)
     if spec.kind in LEAVES:

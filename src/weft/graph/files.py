@@ -264,7 +264,7 @@ def _save(graph: Graph, path: str | os.PathLike[str], values: bool) -> None:
 
 
 def _field(x: dict[str, Any], name: str, *kinds: type) -> Any:
-    """A field of a record, if it is what it has to be; ``True`` is no number here."""
+    """A field of a record, if it is what it has to be; ``True`` is not a number here."""
     value = x[name]
     if type(value) not in kinds:
         raise ValueError(f"{name!r} is {show_value(value)}")
@@ -307,7 +307,7 @@ class _RecordReader:
             array = array.view(np.complex128).reshape(place["complex"])
         if "order" in place:
             if sorted(place["order"]) != list(range(array.ndim)):
-                raise ValueError(f"{place['order']} is no order of {array.ndim} dimensions")
+                raise ValueError(f"{place['order']} is not an order of {array.ndim} dimensions")
             array = array.transpose(np.argsort(place["order"]))
         return array
 
@@ -500,7 +500,7 @@ def _kind(shape: Any, dtype: Any) -> tuple[Any, Any]:
     if shape is None:
         return None, made
     if type(shape) is not list or not all(type(n) is int and n >= 0 for n in shape):
-        raise ValueError(f"{show_value(shape)} is no shape")
+        raise ValueError(f"{show_value(shape)} is not a shape")
     if math.prod(shape) * (1 if made is None else made.itemsize) >= _LARGEST:
         raise ValueError(f"a result of shape {show_value(shape)} fits into no memory")
     return tuple(shape), made

@@ -251,7 +251,7 @@ class Graph(Running, Editing, Exporting):
                 node.id in self._specs and self._is_kin(node.graph)
             ):
                 return node.id
-            raise NoSuchNode(f"{node.name!r} is no node of this graph\n  at {errors.here()}")
+            raise NoSuchNode(f"{node.name!r} is not a node of this graph\n  at {errors.here()}")
         if isinstance(node, str):
             self._check_whole()
             found = self._ids().get(node)

@@ -425,7 +425,7 @@ class Recorder(Values, Listener):
         self.stuck = self.stuck or f"{reason}\n  recorded at {errors.here()}"
 
     def repeats(self) -> Any:
-        """A second run of the same code, as in a checkpoint, is no part of the record."""
+        """A second run of the same code, as in a checkpoint, is not part of the record."""
         return self.deaf
 
     def _meet_gradient(self, leaf: int) -> None:

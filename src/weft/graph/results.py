@@ -27,7 +27,7 @@ def held_outside(
     """Which tensors (given as weak references) somebody else than weft holds, by their id.
 
     A view holds the tensor whose memory it shows, autograd's nodes hold some of what they read,
-    and a parameter holds its gradient: a tensor that has no other holder is no result of the
+    and a parameter holds its gradient: a tensor that has no other holder is not a result of the
     program's.
     """
     alive = {id(t()): t for t in tensors if t() is not None}

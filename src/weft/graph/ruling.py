@@ -107,7 +107,7 @@ class _Rule:
 
 
 def _is_state(target: Tensor) -> bool:
-    """Whether a tensor is a module's own: running statistics are no part of what it computes."""
+    """Whether a tensor is a module's own: running statistics are not part of what it computes."""
     return name_of(target, sys._getframe(1)).kind == "module"
 
 

@@ -157,7 +157,7 @@ class Spec:
         self.id = id
         self.kind = kind
         # An Op, Call, Gradient, Draw or Step, or the name of what does not run: a leaf,
-        # an AccumulateGrad (which adds), an optimizer that is no function of values.
+        # an AccumulateGrad (which adds), an optimizer that is not a function of values.
         self.op = op
         self.args = args  # refs and constants
         self.attrs = attrs

@@ -128,7 +128,7 @@ def _call(spec: Spec, seen: _VerifiedNodes) -> Iterator[str]:
 def _op(spec: Spec, seen: _VerifiedNodes) -> Iterator[str]:
     op = spec.op
     if not isinstance(op, Op):
-        yield f"{op!r} is no op"
+        yield f"{op!r} is not an op"
         return
     if spec.several != op.multiple:
         yield f"{op.name} does not give {len(spec.kinds())} results"
@@ -156,7 +156,7 @@ def _kind(x: Any, seen: _VerifiedNodes) -> Any:
 
 def _draw(spec: Spec, seen: _VerifiedNodes) -> Iterator[str]:
     if spec.op.name not in DRAWS or spec.several:
-        yield f"{spec.op.name} is no random draw"
+        yield f"{spec.op.name} is not a random draw"
 
 
 def _gradient(spec: Spec, seen: _VerifiedNodes) -> Iterator[str]:
@@ -233,7 +233,7 @@ def _ends(graph: Graph) -> Iterator[str]:
             yield f"it has no value {tuple(r)}"
     for leaf in (*graph._updates, *grads):
         if leaf not in specs or specs[leaf].leaf is None:
-            yield f"{leaf} is updated and is no leaf"
+            yield f"{leaf} is updated and is not a leaf"
     for leaf, r in graph._updates.items():
         if specs[leaf].kind == PARAMETER or "state" in specs[leaf].attrs:
             if specs[r.node].kind_of(r.index)[0] != specs[leaf].shape:

@@ -131,7 +131,7 @@ def structure(nodes: list[Any]) -> int:
             elif isinstance(edge, GraphNode):
                 edges.append(numbers[edge])
             else:
-                edges.append(edge.__class__)  # the value of a number is no structure
+                edges.append(edge.__class__)  # the value of a number is not structure
         path = paths.get(node.scope)
         if path is None:
             tag, rest = split(node.scope)

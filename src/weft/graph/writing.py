@@ -136,7 +136,7 @@ class _DocumentWriter:
         return found
 
     def _attrs(self, spec: Spec) -> str:
-        """The settings of the op, and inputs that are no tensors."""
+        """The settings of the op, and inputs that are not tensors."""
         shown = {k: v for k, v in spec.attrs.items() if k not in INNER} if spec.attrs else {}
         for i, x in enumerate(spec.args):
             if x.__class__ is not Ref and x is not None:

@@ -127,7 +127,7 @@ def _restore(storage: UntypedStorage, location: Any) -> UntypedStorage:
 def _parse_id(found: Any, length: int) -> tuple[dt.dtype | None, str, str, int]:
     """What a persistent id says: dtype (None for bytes), key, location and number of bytes."""
     if not (isinstance(found, tuple) and len(found) == length and _is_text(found[0], "storage")):
-        raise damaged(f"it refers to something outside that is no storage: {rebuild.shown(found)}")
+        raise damaged(f"it refers to what is not a storage: {rebuild.shown(found)}")
     kind, key, location, count = found[1], _text(found[2]), _text(found[3]), found[4]
     if not isinstance(key, str) or not isinstance(location, str):
         raise damaged(f"a storage has {rebuild.shown(key)} as its key")

@@ -25,7 +25,7 @@ _DEEPEST = 16  # graphs inside of nodes inside of graphs
 
 
 class NotOnnx(ValueError):
-    """The bytes are no ONNX model, or a damaged one."""
+    """The bytes are not an ONNX model, or a damaged one."""
 
 
 @dataclass

@@ -225,7 +225,7 @@ def rebuild_from_type_v2(function: Any, kind: Any, arguments: Any, state: Any) -
     tensor = function(*arguments)
     if not isinstance(tensor, Tensor) or not (isinstance(kind, type) and issubclass(kind, Tensor)):
         raise RuntimeError(
-            f"the file makes a tensor of {shown(kind)}, which is no class of tensors"
+            f"the file makes a tensor of {shown(kind)}, which is not a class of tensors"
         )
     if type(tensor) is not kind:
         twin = new(kind)

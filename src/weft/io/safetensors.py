@@ -136,7 +136,7 @@ def _read_header(source: RandomAccessFile) -> tuple[dict[str, Any], int]:
         )
     text = source.read(8, length)
     if text[:1] != b"{":
-        raise SafetensorError("not a safetensors file: the header is no JSON object")
+        raise SafetensorError("not a safetensors file: the header is not a JSON object")
     try:
         header = json.loads(text.decode(), object_pairs_hook=_without_repeats)
     except (ValueError, RecursionError) as error:

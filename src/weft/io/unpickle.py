@@ -114,7 +114,7 @@ def _device(kind: Any, index: Any = None) -> dev.device:
 
 def _size(sizes: Any = ()) -> Size:
     if not all(type(length) is int for length in sizes):
-        raise TypeError("a torch.Size in the file holds something that is no int")
+        raise TypeError("a torch.Size in the file holds something that is not an int")
     return Size(sizes)
 
 
@@ -331,7 +331,7 @@ class Machine:
         self._spend(letters)
 
     def _check_key(self, key: Any, place: int) -> None:
-        """Pay for putting a key that is no text into the table at a place.
+        """Pay for putting a key that is not text into the table at a place.
 
         Hashing walks through tuples without remembering, and a key is compared with all those
         before it that have its hash, which for anything but text can be arranged.
@@ -454,7 +454,7 @@ class Machine:
     def _stack_global(self) -> None:
         name, module = self._pop(), self._pop()
         if type(name) is not str or type(module) is not str:
-            raise pickle.UnpicklingError("the pickle has a name that is no text")
+            raise pickle.UnpicklingError("the pickle has a name that is not text")
         self.stack.append(find_global(module, name))
 
     def _persistent(self) -> None:

@@ -94,7 +94,7 @@ def resize(
     optimizers = [o for o in optimizers if o is not None]
     for o in optimizers:
         if not hasattr(o, "param_groups"):
-            raise TypeError(f"resize: {type(o).__name__} is no optimizer\n  at {errors.here()}")
+            raise TypeError(f"resize: {type(o).__name__} is not an optimizer\n  at {errors.here()}")
     if width is not None and not isinstance(width, numbers.Integral):
         raise TypeError(f"resize: width= is a whole number, not {width!r}\n  at {errors.here()}")
     if insert is not None and not (
@@ -312,8 +312,8 @@ def _width_of(graph: Graph, channels: Channels, layer: Module, path: str | None)
     if getattr(layer, "groups", 1) > 1:
         raise _refused(f"{name} is a convolution in groups, whose units belong together")
     raise _refused(
-        f"{name} is no layer whose results have a width of their own (Linear, Conv, Embedding, a "
-        "normalisation), or the example did not run it"
+        f"{name} is not a layer whose results have a width of their own (Linear, Conv, Embedding, "
+        "a normalisation), or the example did not run it"
     )
 
 
@@ -434,11 +434,11 @@ def _insert(
     container: Module, path: str, insert: dict[int, Module], optimizers: list[Any]
 ) -> dict[str, tuple[Any, Any]]:
     if not hasattr(container, "insert"):
-        raise _refused(f"{path or 'the module'!r} is no Sequential or ModuleList")
+        raise _refused(f"{path or 'the module'!r} is not a Sequential or ModuleList")
     shapes: dict[str, tuple[Any, Any]] = {}
     for index, module in sorted(insert.items()):
         if not isinstance(module, Module):
-            raise _refused(f"{type(module).__name__} is no module")
+            raise _refused(f"{type(module).__name__} is not a module")
         if not 0 <= index <= len(container):  # type: ignore[arg-type]
             raise _refused(f"no place {index} among {len(container)} layers")  # type: ignore[arg-type]
         _make_identity(module)
@@ -477,7 +477,7 @@ def _remove(
     where, _, name = path.rpartition(".")
     container = model.get_submodule(where)
     if not path or not hasattr(container, "insert") or not name.isdigit():
-        raise _refused(f"{path or 'the model'!r} is no layer of a Sequential or ModuleList")
+        raise _refused(f"{path or 'the model'!r} is not a layer of a Sequential or ModuleList")
     shapes = {f"{path}.{n}": (tuple(p.shape), None) for n, p in layer.named_parameters()}
     del container[int(name)]
     kept = {id(p) for p in model.parameters()}

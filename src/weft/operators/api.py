@@ -267,7 +267,7 @@ def apart(result: Tensor, *inputs: Tensor) -> Tensor:
 
 
 def need_tensors(function: str, **arguments: Any) -> None:
-    """Refuse, by name, arguments that are no tensors."""
+    """Refuse, by name, arguments that are not tensors."""
     for name, value in arguments.items():
         if not isinstance(value, Tensor):
             raise TypeError(

@@ -162,7 +162,7 @@ def _array_of_other(data: Any, dtype: Any) -> np.ndarray:
 
 
 def _items(data: Any) -> list[Any]:
-    """What an object holds that has a length and items, though it is no Sequence."""
+    """What an object holds that has a length and items, though it is not a Sequence."""
     try:
         return [data[i] for i in range(len(data))]
     except Exception as error:
@@ -900,7 +900,7 @@ def empty_permuted(
     shape, order = sizes((size,), "empty_permuted"), tuple(physical_layout)
     if sorted(order) != list(range(len(shape))):
         raise RuntimeError(
-            f"empty_permuted: physical_layout {list(order)} is no permutation of the dimensions "
+            f"empty_permuted: physical_layout {list(order)} is not a permutation of the dimensions "
             f"of size {list(shape)}\n  at {errors.here()}"
         )
     made = build(_raw, tuple(shape[i] for i in order), number_type(dtype), device)

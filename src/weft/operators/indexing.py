@@ -728,7 +728,7 @@ def _put_arguments(input: Tensor, indices: Any, values: Any) -> tuple[Any, Any]:
                 f"expected Tensor as element {k} in argument 0, but got {type(index).__name__}\n"
                 f"  at {errors.here()}"
             )
-        # A zero-dim index stays an index here: it is no select.
+        # A zero-dim index stays an index here: it is not a select.
         zero_dim = index is not None and not index._a.ndim and index._a.dtype.kind == "i"
         parts.append(FULL if index is None else index.reshape(1) if zero_dim else index)
     _check_put_dtype(input, values, indices)

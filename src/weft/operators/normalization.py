@@ -399,7 +399,7 @@ def _check_channels(channels: int, **parts: Any) -> None:
 
 
 def _check_running(running: Tensor, input: Tensor, parameter: Tensor | None) -> None:
-    """Refuse running statistics that are no vector, or of another dtype than the parameters."""
+    """Refuse running statistics that are not a vector, or of another dtype than the parameters."""
     if running._a.ndim != 1:
         refuse(f"running statistics are vectors, but one has {running._a.ndim} dimensions")
     d = running._a.dtype
@@ -587,7 +587,7 @@ def native_group_norm(
         return y.to(input.dtype), mean.to(d), rstd.to(d)
     rows = input.reshape(N, group, C // group * HxW)
     y, mean, rstd = layer_norm_op(rows, None, None, rank=1, eps=eps)
-    y = api.apart(y.reshape(input._a.shape))  # to its users it is no view of those rows
+    y = api.apart(y.reshape(input._a.shape))  # to its users it is not a view of those rows
     if weight is not None and bias is not None:
         # One node: a backward that finds its values used up has given the bias nothing either.
         scale, shift = (_along_channels(p, input.ndim) for p in (weight, bias))

@@ -324,7 +324,7 @@ def _unbatched(batched: bool, *results: Tensor) -> tuple[Tensor, ...]:
         return results
     found = tuple(r.squeeze(0) for r in results)
     for r in found:
-        if r.ndim > 2:  # to its users it is no view, but for rows, where it is one in PyTorch
+        if r.ndim > 2:  # to its users it is not a view, but for rows, where it is one in PyTorch
             r._base = r._view = None
     return found
 

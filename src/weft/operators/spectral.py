@@ -42,7 +42,7 @@ def _gaps(values: Any) -> Any:
 
 
 def _check_gauge(diagonal: Any, name: str) -> None:
-    """The phase of complex vectors is arbitrary: a loss that depends on it is no function."""
+    """The phase of complex vectors is arbitrary: a loss that depends on it is not a function."""
     if is_complex(diagonal) and not lacks_values(diagonal) and (array := host(diagonal)).size:
         if not np.allclose(array.imag, 0.0, atol=1e-2 * max(1.0, float(np.abs(array).max()))):
             raise RuntimeError(

@@ -16,7 +16,7 @@ def largest_not_above(threshold: float, dtype: np.dtype) -> np.floating:
 
 
 def check_boxes(boxes: ndarray, scores: ndarray) -> None:
-    """Refuse what is no list of boxes with a score each."""
+    """Refuse what is not a list of boxes with a score each."""
     if boxes.ndim != 2 or boxes.shape[1] != 4:
         raise ValueError(f"boxes should be of shape (N, 4), got {tuple(boxes.shape)}")
     if scores.ndim != 1 or len(scores) != len(boxes):

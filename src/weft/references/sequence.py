@@ -245,7 +245,7 @@ def _bags(
 def _kept(
     indices: np.ndarray, padding_idx: int | None, rows: int, bag: np.ndarray, count: int
 ) -> np.ndarray:
-    """Which of the indices count: those in one of the bags that are no padding."""
+    """Which of the indices count: those in one of the bags that are not padding."""
     kept = (bag >= 0) & (bag < count)
     if padding_idx is not None:
         kept &= indices.reshape(-1) != padding_idx % rows

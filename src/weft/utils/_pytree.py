@@ -265,7 +265,7 @@ class TreeSpec:
         ]
 
     def is_leaf(self) -> bool:
-        """Whether this is no container."""
+        """Whether this is not a container."""
         return self.type is None
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:

@@ -45,7 +45,7 @@ def number(value: float) -> str:
     """A coordinate, as short as it can be."""
     value = float(value)
     if not math.isfinite(value):
-        raise ValueError(f"viz: {value} is no place in a picture")
+        raise ValueError(f"viz: {value} is not a place in a picture")
     return f"{value:.2f}".rstrip("0").rstrip(".") or "0"
 
 

@@ -123,7 +123,7 @@ class LiveTraining(Live):
                 name = "lr" if len(optimizer.param_groups) == 1 else f"lr/{k}"
                 self.series.add(name, step, number(group["lr"]), now)
             if self._before:
-                with no_grad(), listening():  # what is done here is no part of the step
+                with no_grad(), listening():  # what is done here is not part of the step
                     self._measure(optimizer, step, now)
 
     def _measurement_due(self) -> bool:

@@ -62,7 +62,7 @@ def wrapped(document: str, title: str = "", live: dict[str, Any] | None = None) 
 
 
 def dumps(value: Any) -> str:
-    """JSON that a browser can read: what is no finite number goes as a string."""
+    """JSON that a browser can read: what is not a finite number goes as a string."""
     try:  # most documents have finite numbers only, and then need no copy
         return _written(value)
     except (ValueError, TypeError):
@@ -76,7 +76,7 @@ def _written(value: Any) -> str:
 def _check(document: dict[str, Any]) -> None:
     if document.get("weft_graph") != 1 or not isinstance(document.get("steps"), list):
         raise ValueError(
-            "graph.page: this is no graph document of version 1; make one with "
+            "graph.page: this is not a graph document of version 1; make one with "
             "weft.graph.export.document(graph)"
         )
 

@@ -298,7 +298,7 @@ class _ConnectionHandler(BaseHTTPRequestHandler):
         try:
             request = json.loads(body)
         except (ValueError, RecursionError):
-            raise RequestRefused(BAD, "the body is no JSON") from None
+            raise RequestRefused(BAD, "the body is not JSON") from None
         self._send("application/json", page.dumps(self.server.owner.edit(request)).encode())
 
     def _body(self) -> bytes:

@@ -54,7 +54,7 @@ def known(made: ndarray) -> ndarray:
     """A new array of undefined values that was just made, as a plan is told of it."""
     if PLANNERS and (plan := planner()) is not None:
         plan.allocated(made, False)
-        made.flags.writeable = False  # a write by NumPy would be no part of the plan
+        made.flags.writeable = False  # a write by NumPy would not be part of the plan
     return made
 
 

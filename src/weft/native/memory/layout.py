@@ -17,7 +17,7 @@ FLOATS = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 def plain(x: ndarray) -> ndarray:
     """The array in row-major order at aligned addresses: itself, or a copy."""
     flags = x.flags
-    # NumPy's scalars have flags, shapes and dtypes too, but are no arrays to native code.
+    # NumPy's scalars have flags, shapes and dtypes too, but are not arrays to native code.
     if flags.c_contiguous and flags.aligned and isinstance(x, ndarray):
         return x
     return buffers.copied(x)

@@ -84,7 +84,7 @@ class BertSelfAttention(nn.Module):
         width, self.heads = config.hidden_size, config.num_attention_heads
         if width % self.heads:
             raise ValueError(
-                f"hidden_size {width} is no multiple of num_attention_heads {self.heads}"
+                f"hidden_size {width} is not a multiple of num_attention_heads {self.heads}"
             )
         self.query = nn.Linear(width, width)
         self.key = nn.Linear(width, width)

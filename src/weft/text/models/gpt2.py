@@ -62,7 +62,7 @@ class GPT2Attention(nn.Module):
     def __init__(self, config: GPT2Config, layer: int) -> None:
         super().__init__()
         if config.n_embd % config.n_head:
-            raise ValueError(f"n_embd {config.n_embd} is no multiple of n_head {config.n_head}")
+            raise ValueError(f"n_embd {config.n_embd} is not a multiple of n_head {config.n_head}")
         self.heads = config.n_head
         self.c_attn = Conv1D(3 * config.n_embd, config.n_embd)
         self.c_proj = Conv1D(config.n_embd, config.n_embd)

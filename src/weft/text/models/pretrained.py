@@ -46,7 +46,7 @@ class Pretrained(nn.Module):
     model_type: ClassVar[str]
     # The name of the inner model, by which files of a model with a head name its parameters.
     base_prefix: ClassVar[str]
-    # Ends of names in published files that are no parameters here.
+    # Ends of names in published files that are not parameters here.
     ignored: ClassVar[tuple[str, ...]] = ()
     # Parts of a model that a file of the inner model alone does not have.
     heads: ClassVar[tuple[str, ...]] = ()

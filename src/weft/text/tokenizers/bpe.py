@@ -170,7 +170,7 @@ class ByteLevelBPE:
             raise ValueError(f"the vocabulary has no symbol {error.args[0]!r}") from None
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = False) -> str:
-        """The text of numbers; bytes that are no UTF-8 become U+FFFD."""
+        """The text of numbers; bytes that are not UTF-8 become U+FFFD."""
         data = bytearray()
         for i in ids:
             token = self._symbols.get(int(i))

@@ -82,7 +82,7 @@ class Vectors:
 
 
 def _rows(path: str, file: BinaryIO) -> Iterator[tuple[str, np.ndarray]]:
-    """The words and vectors of a file, without a header of counts and words that are no UTF-8."""
+    """The words and vectors of a file, without a header of counts and words that are not UTF-8."""
     dim = None
     for number, line in enumerate(file, 1):
         # Only spaces part the numbers: a word may hold other white space.

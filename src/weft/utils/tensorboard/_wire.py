@@ -71,7 +71,7 @@ def integers(number: int, values: Iterable[int]) -> bytes:
 
 
 def fields(content: bytes) -> Iterator[tuple[int, Any]]:
-    """The fields of a message: their numbers and values; bytes that are no message raise."""
+    """The fields of a message: their numbers and values; bytes that are not a message raise."""
     at, end = 0, len(content)
     while at < end:
         key, at = _read_varint(content, at)

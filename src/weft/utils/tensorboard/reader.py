@@ -46,7 +46,7 @@ def events_in(path: str | os.PathLike[str], start: int = 0) -> Iterator[tuple[Lo
         try:
             found = list(_events(content))
         except ValueError:
-            continue  # a record that is whole, and is no event
+            continue  # a record that is whole, and is not an event
         for event in found:
             yield event, end
 

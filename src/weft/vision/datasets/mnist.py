@@ -33,7 +33,7 @@ def read_sn3_pascalvincent_tensor(path: str | os.PathLike[str], strict: bool = T
     magic = int.from_bytes(data[:4], "big")
     rank, code = magic % 256, magic // 256
     if len(data) < 4 + 4 * rank or code not in _TYPES or not 1 <= rank <= 3:
-        raise RuntimeError(f"{path} is no IDX file: it begins with {data[:4].hex()}")
+        raise RuntimeError(f"{path} is not an IDX file: it begins with {data[:4].hex()}")
     shape = [int.from_bytes(data[4 * i + 4 : 4 * i + 8], "big") for i in range(rank)]
     kind = np.dtype(_TYPES[code])
     body = data[4 + 4 * rank :]

@@ -123,7 +123,7 @@ def extract_archive(
         with gzip.open(source) as packed, open(target, "wb") as file:
             shutil.copyfileobj(packed, file, _CHUNK)
     else:
-        raise RuntimeError(f"{source} is no archive whose kind is known by its ending")
+        raise RuntimeError(f"{source} is not an archive whose kind is known by its ending")
     if remove_finished:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(source)

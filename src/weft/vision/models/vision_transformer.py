@@ -253,7 +253,7 @@ def interpolate_embeddings(
         return model_state
     old = math.isqrt(length - 1)
     if old * old != length - 1:
-        raise ValueError(f"{length - 1} positions are no square grid")
+        raise ValueError(f"{length - 1} positions are not a square grid")
     first, grid = positions[:, :1], positions[:, 1:]
     grid = grid.permute(0, 2, 1).reshape(1, width, old, old)
     options = {"mode": interpolation_mode, "align_corners": True}

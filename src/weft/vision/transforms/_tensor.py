@@ -23,7 +23,7 @@ def bound(dtype: Any) -> float:
 
 
 def need_image(img: Any) -> None:
-    """Refuse what is no image tensor."""
+    """Refuse what is not an image tensor."""
     if not isinstance(img, Tensor) or img.ndim < 2:
         raise TypeError("Tensor is not a torch image.")
 
