@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.autograd.engine import fill_missing
-from weft.core import planning, selection
+from weft.core import planning, quiet, selection
 from weft.core.node import GraphNode, OpNode, Output
 from weft.core.saved import PackedGuard
 from weft.native.codegen import jit
@@ -49,9 +49,12 @@ def look_ahead(node: Any) -> None:
     kinds = [_kind(node.inputs[i]) for i in plan.targets]
     # Where a plan fails, what was found up to there is being compiled.
     failures = Unplannable, NotImplementedError, MemoryError, jit.BeingCompiled
-    with jit.scouting(), contextlib.suppress(*failures):
-        given = tuple(g) if several else g[0]
-        planning.gradient_job(plan, given, saved, node.attrs, needs, kinds)
+    given, token = tuple(g) if several else g[0], quiet.enter()
+    try:
+        with jit.scouting(), contextlib.suppress(*failures):
+            planning.gradient_job(plan, given, saved, node.attrs, needs, kinds)
+    finally:
+        quiet.leave(token)
 
 
 def _is_plain(x: Any) -> bool:

@@ -166,8 +166,9 @@ def find_batch_size(
     most = min(largest or len(dataset), len(dataset))
     allowed = budget if budget is not None else int(0.8 * _free_bytes())
     size, used = 0, 0
-    trying = 1
-    while trying <= most and (not size or 2 * used <= allowed):
+    trying, before = 1, _used_bytes()
+    # What was held before does not grow with the batch.
+    while trying <= most and (not size or 2 * used - before <= allowed):
         needed = _bytes_of_step(trainer, dataset, trying, collate)
         if needed is None or needed > allowed:
             break
@@ -223,6 +224,12 @@ class _Peak:
 
 def _pool() -> Any:
     return pool.pool()
+
+
+def _used_bytes() -> int:
+    """What tensors hold now, where that counts for a peak."""
+    found = _pool()
+    return 0 if found is None else int(found.words[pool.USED])
 
 
 def _free_bytes() -> int:
