@@ -436,6 +436,7 @@ def test_a_batch_size_fits_the_budget(pooled: bool, monkeypatch: pytest.MonkeyPa
     data = TensorDataset(weft.zeros(64, 3), weft.zeros(64, 1))
     trainer = make(Wide())
     before = bits(trainer.model)
+    (weft.ones(10_000) * 2).exp()  # memory comes from the pool from here on
     held = weft.ones(25_000_000)  # by somebody else, whatever the batch
     used = weft.memory.stats()["used_bytes"] if pooled else 0
     small = trainer.find_batch_size(data, budget=used + (8 << 20))
