@@ -145,3 +145,14 @@ class WorkNode:
 
     def __repr__(self) -> str:
         return f"{self.work.name}{self.args} -> {self.results}"
+
+
+def links(nodes: Iterable[WorkNode]) -> tuple[dict[Value, WorkNode], dict[Value, list[WorkNode]]]:
+    """By value: the node that makes it, and those that read it."""
+    maker: dict[Value, WorkNode] = {}
+    readers: dict[Value, list[WorkNode]] = {}
+    for node in nodes:
+        maker.update(dict.fromkeys(node.results, node))
+        for x in dict.fromkeys(node.inputs()):
+            readers.setdefault(x, []).append(node)
+    return maker, readers

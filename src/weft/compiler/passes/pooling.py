@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from weft.compiler.ir import Value, WorkNode
+from weft.compiler.ir import Value, WorkNode, links
 from weft.compiler.ops import OpWork, op_of
 from weft.core.dispatch import REGISTRY
 
@@ -36,12 +36,7 @@ def pooled_first(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNod
     """The nodes, with relu after pooling, and sums of scattered values before scattering."""
     if {op_of(node) for node in nodes}.isdisjoint((*POOLS, SCATTER)):
         return list(nodes)
-    readers: dict[Value, list[WorkNode]] = {}
-    maker: dict[Value, WorkNode] = {}
-    for node in nodes:
-        maker.update(dict.fromkeys(node.results, node))
-        for x in dict.fromkeys(node.inputs()):
-            readers.setdefault(x, []).append(node)
+    maker, readers = links(nodes)
     wanted = {x for x in ends if isinstance(x, Value)}
     instead: dict[WorkNode, list[WorkNode]] = {}
     for node in nodes:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft.compiler.fused import FusedWork
-from weft.compiler.ir import Value, WorkNode
+from weft.compiler.ir import Value, WorkNode, links
 from weft.compiler.ops import op_of
 from weft.compiler.row_fused import RowFusedWork
 from weft.operators.native import KERNELS
@@ -20,12 +20,7 @@ ARRAYS = 2
 
 def rows_fused(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
     """The nodes, with loops joined to the row programs that alone read one of their results."""
-    readers: dict[Value, list[WorkNode]] = {}
-    maker: dict[Value, WorkNode] = {}
-    for node in nodes:
-        maker.update(dict.fromkeys(node.results, node))
-        for x in dict.fromkeys(node.inputs()):
-            readers.setdefault(x, []).append(node)
+    maker, readers = links(nodes)
     wanted = {x for x in ends if isinstance(x, Value)}
     instead: dict[WorkNode, list[WorkNode]] = {}
     for node in nodes:
