@@ -95,7 +95,7 @@ def test_numbers_that_json_lacks() -> None:
 
 def test_other_data_is_refused() -> None:
     for wrong in ({}, {"weft_graph": 2, "steps": []}, {"weft_graph": 1}):
-        with pytest.raises(ValueError, match="no graph document of version 1"):
+        with pytest.raises(ValueError, match="not a graph document of version 1"):
             page.html(wrong)
 
 

@@ -252,7 +252,7 @@ def test_the_class_of_a_tensor_is_made_by_tensor_builders_only(allowed: Any) -> 
         refused(call(TYPED, function, kind, (1 << 40,), None), "not allowed")
     for wrong in (name("builtins", "set"), name(*ORDERED), tensor(), None):
         refused(call(TYPED, name(*TENSOR_V2), wrong, inner, None), "not allowed")
-    refused(call(TYPED, name(*TENSOR_V2), of(Plain), inner, None), "no class of tensors")
+    refused(call(TYPED, name(*TENSOR_V2), of(Plain), inner, None), "not a class of tensors")
     got = value_of(call(TYPED, *once))
     assert type(got) is weft.Tensor and got.tolist() == [1.0, 2.0]
     got = value_of(call(TYPED, name(*TENSOR_V2), of(Sub), (*inner[:4], True, None), {"note": 1}))

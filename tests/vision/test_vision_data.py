@@ -93,8 +93,8 @@ def test_damaged_files_say_so(tmp_path: pathlib.Path) -> None:
     claims = struct.pack(">HBB3I", 0, 8, 3, 2**31, 2**31, 2**31)
     for data, text in (
         (good[:-1], "truncated or corrupt"),
-        (b"", "no IDX file"),
-        (b"\x00\x00\x08\x09" + b"\0" * 40, "no IDX file"),
+        (b"", "not an IDX file"),
+        (b"\x00\x00\x08\x09" + b"\0" * 40, "not an IDX file"),
         (claims + b"\0" * 100, "truncated or corrupt"),
         (good + b"x", "truncated or corrupt"),
     ):
