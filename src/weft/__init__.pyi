@@ -809,7 +809,7 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: _float = 1.0, si
     """The input where the target is 1, what is missing to the margin where it is -1."""
 def histc(input: Tensor, bins: _int = 100, min: _Operand | None = 0, max: _Operand | None = 0, *, out: Tensor | None = None) -> Tensor:
     """Counts in bins of equal width between two limits."""
-def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Any = None, density: _bool = False, out: Tensor | Sequence[Tensor] | None = None) -> _return_types.histogram:
+def histogram(input: Tensor, bins: Any = 100, *, range: Any = None, weight: Any = None, density: _bool = False, out: Tensor | Sequence[Tensor] | None = None) -> _return_types.histogram:
     """Counts of all elements in bins, and the bins' boundaries."""
 def histogramdd(input: Tensor, bins: Any, *, range: Any = None, weight: Any = None, density: _bool = False) -> _return_types.histogramdd:
     """Counts of points (the last dimension) in a grid of bins, and the bins' boundaries."""

@@ -630,7 +630,7 @@ class Tensor:
         """In place: 0 for negative and 1 for positive numbers, the given values at 0."""
     def histc(self, bins: _int = 100, min: _Operand | None = 0, max: _Operand | None = 0) -> Tensor:
         """Counts in bins of equal width between two limits."""
-    def histogram(self, bins: Any, *, range: Any = None, weight: Any = None, density: _bool = False) -> _return_types.histogram:
+    def histogram(self, bins: Any = 100, *, range: Any = None, weight: Any = None, density: _bool = False) -> _return_types.histogram:
         """Counts of all elements in bins, and the bins' boundaries."""
     def hsplit(self, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None) -> tuple[Tensor, ...]:
         """Parts along a dimension, as ``hsplit`` does in NumPy."""

@@ -523,7 +523,7 @@ def _bin_edges(input: Tensor, bins: Any, range: Any) -> list[Tensor]:
 @api.both
 def histogram(
     input: Tensor,
-    bins: Any,
+    bins: Any = 100,
     *,
     range: Any = None,
     weight: Any = None,

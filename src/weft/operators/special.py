@@ -311,15 +311,21 @@ def xlog1py(input: Any, other: Any) -> Tensor:
 
 
 def _over(y: Any, x: Any, limit: float) -> Any:
-    """``y / x`` with its limit at 0."""
-    return where_op(x == 0, limit, y / x)
+    """``y / x`` with its limit at 0, where its own derivative is taken to be 0."""
+    zero = x == 0
+    return where_op(zero, limit, y / where_op(zero, 1.0, x))
 
 
-def _past_zero(slope: Any, x: Any) -> Any:
-    """The slope of an odd Bessel function; 1/2 near 0, where its formula loses all digits."""
+def _past_zero(slope: Callable[[Any], Any], x: Any) -> Any:
+    """The slope of an odd Bessel function; 1/2 near 0, where its formula loses all digits.
+
+    The formula divides by its argument, which is never 0: a second derivative that is NaN times 0
+    would be NaN.
+    """
     array = x._a if isinstance(x, Tensor) else x
     eps = float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else 0.0
-    return where_op(abs_op(x) > eps, slope, 0.5)
+    far = abs_op(x) > eps
+    return where_op(far, slope(where_op(far, x, 1.0)), 0.5)
 
 
 i0_op = elementwise(
@@ -332,7 +338,7 @@ i0_op = elementwise(
 i1_op: Op = _special(
     "i1",
     "i1",
-    lambda t, x, y: t * _past_zero(i0_op(x) - y / x, x),
+    lambda t, x, y: t * _past_zero(lambda z: i0_op(x) - y / z, x),
     refuses="c",
     doc="The modified Bessel function of the first kind, order 1.",
 )
@@ -346,7 +352,7 @@ i0e_op = _special(
 i1e_op: Op = _special(
     "i1e",
     "i1e",
-    lambda t, x, y: t * _past_zero(i0e_op(x) - y * (sgn_op(x) + 1.0 / x), x),
+    lambda t, x, y: t * _past_zero(lambda z: i0e_op(x) - y * (sgn_op(x) + 1.0 / z), x),
     refuses="c",
     doc="``exp(-abs(x)) * i1(x)``.",
 )
