@@ -221,6 +221,15 @@ UNROLLED = ", !llvm.loop !910"
 UNROLLED_NODES = '!910 = distinct !{!910, !911}\n!911 = !{!"llvm.loop.unroll.disable"}'
 
 
+# Sums in any order are taken in this one: so many lanes, twice. LLVM would choose by what else the
+# loop computes, so that a sum had other bits where its elements are computed inside of its loop.
+SUM_WIDTH, SUM_COUNT = 16, 2
+SUM_NODES = (
+    f'!912 = !{{!"llvm.loop.vectorize.width", i32 {SUM_WIDTH}}}\n'
+    f'!913 = !{{!"llvm.loop.interleave.count", i32 {SUM_COUNT}}}'
+)
+
+
 class LLVMUnit:
     """One piece of LLVM code: a kernel with all that it calls, for one choice of types."""
 
@@ -228,6 +237,7 @@ class LLVMUnit:
         self.parts: list[str] = []
         self.declared: dict[str, str] = {}
         self.made: dict[Any, tuple[str, str]] = {}
+        self.sums = 0  # loops that take one
         self.assemblies: list[Assembly] = []
 
     def declare(self, text: str) -> None:
@@ -254,6 +264,13 @@ class LLVMUnit:
             kept = "noinline" if function.outlined else "alwaysinline"
             self.made[key] = name, body.define(name, "private", kept)
         return self.made[key]
+
+    def sum_loop(self) -> str:
+        """What the branch that ends the loop of a sum says of the order of the sum."""
+        number = 1000 + self.sums
+        self.sums += 1
+        self.declare(f"{SUM_NODES}\n!{number} = distinct !{{!{number}, !912, !913}}")
+        return f", !llvm.loop !{number}"
 
     def text(self) -> str:
         return "\n".join([*self.declared, *self.parts])
@@ -489,8 +506,18 @@ class Body:
         again = self.put(f"load i64, ptr {counter}")
         following = self.put(f"add nsw i64 {again}, {step}")
         self.say(f"store i64 {following}, ptr {counter}")
-        self.say(f"br label %{head}")
+        order = self.unit.sum_loop() if self.is_sum(node) else ""
+        self.say(f"br label %{head}{order}")
         self.label(after)
+
+    def is_sum(self, loop: ast.For) -> bool:
+        """Whether a loop without others inside calls a function whose sums have any order."""
+        inside = [x for statement in loop.body for x in ast.walk(statement)]
+        if any(isinstance(x, ast.For) for x in inside):
+            return False
+        called = [x.func.id for x in inside if isinstance(x, ast.Call) and type(x.func) is ast.Name]
+        known = (self.function.scope.get(name) for name in called)
+        return any(isinstance(f, KernelFunction) and f.flags for f in known)
 
     # --- expressions
 
