@@ -11,6 +11,7 @@ from weft.compiler.passes.dead import without_dead
 from weft.compiler.passes.folding import folded
 from weft.compiler.passes.fusion import fused
 from weft.compiler.passes.pooling import pooled_first
+from weft.compiler.passes.products import rectified
 from weft.compiler.passes.rows import rows_fused
 
 
@@ -19,4 +20,4 @@ def optimized(nodes: Sequence[WorkNode], ends: Sequence[Any]) -> tuple[list[Work
     nodes = without_dead(nodes, ends)
     nodes, ends = without_repeats(folded(nodes), ends)
     nodes = without_dead(pooled_first(nodes, ends), ends)
-    return rows_fused(fused(nodes, ends), ends), ends
+    return rows_fused(fused(rectified(nodes, ends), ends), ends), ends

@@ -26,6 +26,7 @@ from weft.native.codegen.compiler import (
     f32,
     i64,
     inline,
+    maximum,
 )
 from weft.native.codegen.jit import kernel
 from weft.native.gemm.blocks import block, masking, transposing
@@ -55,6 +56,7 @@ class _Outer:
         self.ways = max(1, CHAINS // (rows * vectors))
         self.vector, self.mask = f"<{self.lanes} x float>", f"<{self.lanes} x i1>"
         self.fused = f"@llvm.fmuladd.v{self.lanes}f32"
+        self.maximum = f"@llvm.maximum.v{self.lanes}f32"  # a NaN stays one
         self.load = f"@llvm.masked.load.v{self.lanes}f32.p0"
         self.store = f"@llvm.masked.store.v{self.lanes}f32.p0"
         # Rows any distance apart are reached from every third: addresses can double an index.
@@ -67,11 +69,13 @@ class _Outer:
         vector, mask = self.vector, self.mask
         given = (
             "ptr noalias %a, i64 %apart, i64 %along, ptr noalias %b, i64 %down, i64 %over, "
-            "ptr noalias %c, i64 %step, i64 %k_size, ptr noalias %bias, i64 %biased, i64 %last"
+            "ptr noalias %c, i64 %step, i64 %k_size, ptr noalias %bias, i64 %biased, "
+            "i64 %rectified, i64 %last"
         )
         self.put(
             UNROLLED_NODES,
             f"declare {vector} {self.fused}({vector}, {vector}, {vector})",
+            f"declare {vector} {self.maximum}({vector}, {vector})",
             f"declare {vector} {self.load}(ptr, i32, {mask}, {vector})",
             f"declare void {self.store}({vector}, ptr, i32, {mask})",
             f"define private void @{name}({given}) noinline nounwind {{",
@@ -206,7 +210,7 @@ class _Outer:
                 total = to
 
     def finish(self) -> None:
-        """Add the bias, and write the block."""
+        """Add the bias, rectify the sums, and write the block."""
         self.put("done:")
         for r, h in self.cells:
             incoming = f"[ %mid.s{r}.{h}, %middle ]"
@@ -214,16 +218,26 @@ class _Outer:
                 incoming += f", [ %each.t0.{r}.{h}, %each ]"
             self.put(f"  %t{r}.{h} = phi {self.vector} {incoming}")
         self.put(
-            "  %adds = icmp ne i64 %biased, 0", "  br i1 %adds, label %add, label %set", "add:"
+            "  %adds = icmp ne i64 %biased, 0", "  br i1 %adds, label %add, label %sum", "add:"
         )
         for h in range(self.vectors):
             self.move(f"%bias{h}.p", "%bias", h * self.lanes)
             self.read(f"%bias{h}", f"%bias{h}.p", h)
         for r, h in self.cells:
             self.put(f"  %u{r}.{h} = fadd {self.vector} %t{r}.{h}, %bias{h}")
-        self.put("  br label %set", "set:")
+        self.put("  br label %sum", "sum:")
         for r, h in self.cells:
             incoming = f"[ %t{r}.{h}, %done ], [ %u{r}.{h}, %add ]"
+            self.put(f"  %v{r}.{h} = phi {self.vector} {incoming}")
+        self.put(
+            "  %cuts = icmp ne i64 %rectified, 0", "  br i1 %cuts, label %cut, label %set", "cut:"
+        )
+        for r, h in self.cells:
+            given = f"{self.vector} %v{r}.{h}, {self.vector} zeroinitializer"
+            self.put(f"  %x{r}.{h} = call {self.vector} {self.maximum}({given})")
+        self.put("  br label %set", "set:")
+        for r, h in self.cells:
+            incoming = f"[ %v{r}.{h}, %sum ], [ %x{r}.{h}, %cut ]"
             self.put(f"  %w{r}.{h} = phi {self.vector} {incoming}")
         for r, h in self.cells:
             at, value = f"%to{r}.{h}", f"{self.vector} %w{r}.{h}"
@@ -239,7 +253,9 @@ class _Outer:
         self.put("  ret void")
 
 
-_GIVEN = ("ptr", "i64", "i64", "ptr", "i64", "i64", "ptr", "i64", "i64", "ptr", "i64", "i64")
+_GIVEN = (
+    *("ptr", "i64", "i64", "ptr", "i64", "i64", "ptr", "i64", "i64", "ptr", "i64", "i64", "i64"),
+)
 
 
 def _outer(name: str, rows: int, vectors: int, masked: bool) -> Assembly:
@@ -260,15 +276,17 @@ def columns(
     panel: i64,
     step: i64,
     biased: i64,
+    rectified: i64,
     lanes: i64,
 ):
     """A block of the result, of two vectors or of what is left of them."""
     if width >= 2 * lanes:
-        both(a, apart, along, b, down, panel, c, step, k_size, bias, biased, lanes)  # noqa: F821
+        both(a, apart, along, b, down, panel, c, step, k_size, bias, biased, rectified, lanes)  # noqa: F821
     elif width > lanes:
-        half(a, apart, along, b, down, panel, c, step, k_size, bias, biased, width - lanes)  # noqa: F821
+        rest = width - lanes
+        half(a, apart, along, b, down, panel, c, step, k_size, bias, biased, rectified, rest)  # noqa: F821
     else:
-        one(a, apart, along, b, down, panel, c, step, k_size, bias, biased, width)  # noqa: F821
+        one(a, apart, along, b, down, panel, c, step, k_size, bias, biased, rectified, width)  # noqa: F821
 
 
 def direct(
@@ -286,6 +304,7 @@ def direct(
     step: i64,
     column: i64,
     biased: i64,
+    rectified: i64,
     height: i64,
     lanes: i64,
     lo: i64,
@@ -305,10 +324,10 @@ def direct(
             if column == 1:
                 to = c + (i * step + j)
                 columns(rows, right, to, add, left, k_size, apart, along, down, panel, step, biased,
-                        lanes)  # fmt: skip
+                        rectified, lanes)  # fmt: skip
             else:
                 columns(rows, right, spare, add, left, k_size, apart, along, down, panel, wide,
-                        biased, lanes)  # fmt: skip
+                        biased, rectified, lanes)  # fmt: skip
                 for s in range(min(left, wide)):
                     for r in range(height):
                         c[(i + r) * step + (j + s) * column] = spare[r * wide + s]
@@ -442,6 +461,7 @@ def by_dots(
     down: i64,
     over: i64,
     biased: i64,
+    rectified: i64,
     height: i64,
     lo: i64,
     hi: i64,
@@ -456,6 +476,8 @@ def by_dots(
                 value = sums[r]
                 if biased != 0:
                     value = value + bias[(i + r) * down + j * over]
+                if rectified != 0:
+                    value = maximum(value, 0.0)
                 c[(i + r) * step + j * column] = value
 
 
@@ -550,12 +572,14 @@ def takes(a: Array, b: Array) -> bool:
     return bool(a.size and b.size) and not any(s & 3 for s in (*a.strides, *b.strides))
 
 
-def matmul(a: Array, b: Array, out: Array, bias: Array | None = None) -> Array:
-    """``out = a @ b + bias`` for matrices; out has its rows in one piece."""
+def matmul(
+    a: Array, b: Array, out: Array, bias: Array | None = None, rectified: bool = False
+) -> Array:
+    """``out = a @ b + bias`` for matrices, or relu of it; out has its rows in one piece."""
     (m, k), n = a.shape, b.shape[1]
     lanes = block()[0]
     if min(m, n) <= FEW and k >= lanes and a.strides[1] == b.strides[0] == 4:
-        return _by_dots(a, b.T, out, bias)
+        return _by_dots(a, b.T, out, bias, rectified)
     step, column = n, 1
     if n < lanes < m and bias is None and a.strides[0] == 4 and m > n:
         # Vectors along the rows of the result would be short: they go down its columns.
@@ -571,14 +595,15 @@ def matmul(a: Array, b: Array, out: Array, bias: Array | None = None) -> Array:
     tasks = -(-m // height)
     code(
         *(a, right, out, out if bias is None else bias, m, n, k),
-        *(a.strides[0] // 4, a.strides[1] // 4, down, panel, step, column, int(bias is not None)),
-        *(tasks, threads.how_many(tasks, max(1, GRAIN * tasks // (m * n * k)))),
+        *(a.strides[0] // 4, a.strides[1] // 4, down, panel, step, column),
+        *(int(bias is not None), int(rectified), tasks),
+        threads.how_many(tasks, max(1, GRAIN * tasks // (m * n * k))),
     )
     return out
 
 
-def _by_dots(a: Array, b: Array, out: Array, bias: Array | None) -> Array:
-    """``out = a @ b.T + bias`` for rows in one piece, where one of the matrices has few of them."""
+def _by_dots(a: Array, b: Array, out: Array, bias: Array | None, rectified: bool) -> Array:
+    """The same with ``b.T`` for rows in one piece, where one of the matrices has few of them."""
     (m, k), n = a.shape, len(b)
     step, column, down, over = n, 1, 0, 1
     if m < n:
@@ -587,7 +612,7 @@ def _by_dots(a: Array, b: Array, out: Array, bias: Array | None) -> Array:
     tasks = -(-m // height)
     _dots_kernel(height).get(height=height)(
         *(a, b, out, out if bias is None else bias, m, n, k, a.strides[0] // 4, b.strides[0] // 4),
-        *(step, column, down, over, int(bias is not None)),
+        *(step, column, down, over, int(bias is not None), int(rectified)),
         *(tasks, threads.how_many(tasks, max(1, READ * tasks // (m * k)))),
     )
     return out

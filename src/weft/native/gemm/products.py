@@ -119,11 +119,16 @@ def linear(x: Array, weight: Array) -> Array | None:
     return mm(x, weight.T) if weight.ndim == 2 else None
 
 
+def _is_layer(x: Array, weight: Array, bias: Array | None) -> bool:
+    """Whether shapes are those of a layer, and our own products can add the bias."""
+    if x.ndim < 2 or weight.ndim != 2 or x.shape[-1] != weight.shape[1]:
+        return False
+    return bias is None or (bias.shape == weight.shape[:1] and bias.strides == (4,))
+
+
 def _linear32(x: Array, weight: Array, bias: Array | None = None) -> Array | None:
     """A layer of float32 by our own product, if that is the faster one."""
-    if x.ndim < 2 or weight.ndim != 2 or x.shape[-1] != weight.shape[1]:
-        return None
-    if bias is not None and (bias.shape != weight.shape[:1] or bias.strides != (4,)):
+    if not _is_layer(x, weight, bias):
         return None
     # A plan can't copy rows that are apart as one matrix.
     if (x.ndim == 2 or x.flags.c_contiguous) and _planned_small(rows(x), weight.T):
@@ -135,6 +140,27 @@ def _linear32(x: Array, weight: Array, bias: Array | None = None) -> Array | Non
     left = rows(x)
     y = matmul(left, weight.T, buffers.empty((len(left), len(weight)), F32), bias=bias)
     return y if x.ndim == 2 else y.reshape(*x.shape[:-1], len(weight))
+
+
+def relu_of_linear(x: Array, weight: Array, bias: Array | None = None) -> Array | None:
+    """``relu(x @ weight.T + bias)`` in one call, as a step of a plan; None if no product does it.
+
+    The result has the bits of the two ops: relu acts on the finished sums.
+    """
+    if any(a is not None and a.dtype is not F32 for a in (x, weight, bias)):
+        return None
+    if not _is_layer(x, weight, bias) or not (x.ndim == 2 or x.flags.c_contiguous):
+        return None
+    if not _planned_small(rows(x), weight.T):
+        return None
+    left, out = rows(x), buffers.empty((prod(x.shape[:-1]), len(weight)), F32)
+    y = direct.matmul(left, weight.T, out, bias, rectified=True)
+    return y if x.ndim == 2 else y.reshape(*x.shape[:-1], len(weight))
+
+
+def may_rectify(x: tuple[int, ...], weight: tuple[int, ...]) -> bool:
+    """Whether ``relu_of_linear`` takes arrays of these shapes, if they lie well."""
+    return direct.available() and len(weight) == 2 and 0 < prod(x) * weight[0] <= direct.most()
 
 
 def linear_with_bias(x: Array, weight: Array, bias: Array) -> Array | None:
