@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.compiler.ir import WorkNode
 from weft.compiler.passes.common import without_repeats
+from weft.compiler.passes.cropping import cropped
 from weft.compiler.passes.dead import without_dead
 from weft.compiler.passes.folding import folded
 from weft.compiler.passes.fusion import fused
@@ -19,5 +20,5 @@ def optimized(nodes: Sequence[WorkNode], ends: Sequence[Any]) -> tuple[list[Work
     """The nodes that are left to run for some values, and what these values are now."""
     nodes = without_dead(nodes, ends)
     nodes, ends = without_repeats(folded(nodes), ends)
-    nodes = without_dead(pooled_first(nodes, ends), ends)
+    nodes = without_dead(cropped(pooled_first(nodes, ends), ends), ends)
     return rows_fused(fused(rectified(nodes, ends), ends), ends), ends

@@ -15,8 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.native import onednn
+from weft.native import onednn, threads
+from weft.native.codegen.source import GRAIN
 from weft.native.gemm.blocks import block, has_fma
+from weft.native.memory import buffers
+from weft.native.memory.layout import FLOATS, channels_last, is_last, plain
 from weft.native.once import module, once
 from weft.references.convolution import check_bias, check_fit, output_extent
 
@@ -68,10 +71,7 @@ def convolution(
         return _winograd().convolution(x, w, bias, stride, padding, extent)
 
     def by_library() -> Any:
-        y: Any = onednn.convolution(x, w, bias, stride, padding, dilation, groups)
-        if y is None or extent is None or y.shape[2:] == extent:
-            return y
-        return np.ascontiguousarray(y[(..., *(slice(n) for n in extent))])
+        return onednn.convolution(x, w, bias, stride, padding, dilation, groups, extent)
 
     def by_loops() -> Any:
         return _loops().convolution(x, w, bias, stride, padding, dilation, groups, extent)
@@ -129,6 +129,15 @@ def weight_grad(
     loops_first = _loops_are_faster(g, x, shape, stride, groups)
     less = _tiled(x, shape, stride, dilation, groups, g.shape[2:]) and g.flags.c_contiguous
     return _first(tiled if less else None, by_loops, by_library, loops_first)
+
+
+def require_finite(a: Array) -> None:
+    """Have a plan give its run up where the array holds an infinity or a NaN."""
+    a = channels_last(a) if is_last(a) else plain(a)
+    bad = buffers.zeros(1, np.dtype(np.int64))
+    look = _loops().loops.find_not_finite.get(FLOATS[a.dtype])
+    look(a, bad, a.size, threads.how_many(a.size, GRAIN))
+    buffers.wrong(bad)
 
 
 def _first(

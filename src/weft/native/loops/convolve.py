@@ -610,3 +610,13 @@ def few_weights(
                 totals[j] = totals[j] + total
         for j in range(min(DOTS, columns - first)):
             to[row * columns + first + j] = totals[j]
+
+
+@kernel(reassociate=True)
+def find_not_finite(x: Ptr[T], bad: Ptr[i64], lo: i64, hi: i64):
+    """Whether some element is infinite or NaN: zero times that is NaN."""
+    total = T(0.0)
+    for i in range(lo, hi):
+        total += x[i] * T(0.0)
+    if total != T(0.0):
+        bad[0] = 1

@@ -28,9 +28,14 @@ def convolution(
     padding: Ints,
     dilation: Ints,
     groups: int,
+    extent: Ints | None = None,
 ) -> Array | None:
-    """Cross-correlate (N, C, *S) with (O, C/groups, *K), and add a bias."""
-    y_shape = (x.shape[0], w.shape[0], *_extent(x.shape, w.shape, stride, padding, dilation))
+    """Cross-correlate (N, C, *S) with (O, C/groups, *K), and add a bias; ``extent`` may leave out
+    the last places.
+    """
+    if extent is None:
+        extent = _extent(x.shape, w.shape, stride, padding, dilation)
+    y_shape = (x.shape[0], w.shape[0], *extent)
     if not _fits(x, w, x.shape, w.shape, y_shape, groups) or not _adds(bias, w.shape[0]):
         return None
     layout, w_layout = _layout(x), _layout(w)
