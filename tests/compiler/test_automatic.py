@@ -9,6 +9,7 @@ import threading
 import weakref
 from typing import Any
 
+import numpy as np
 import pytest
 
 import weft as torch
@@ -161,3 +162,29 @@ def test_what_is_pending_holds_a_bounded_amount_of_memory(
             found = function(500).item()
             assert found == pytest.approx(1e4 * sum(k * k for k in range(500)), rel=1e-5)
             assert max(most) < 150  # of 500: 1 MB are 26, and memory is looked at now and then
+
+
+def test_leaves_that_the_program_lets_go_of_do_not_pile_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("weft.compiler.stretch.MOST_BYTES", 1 << 20)
+    alive: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    @torch.compile
+    def total(held: list[Any] | None) -> Any:
+        sums = torch.zeros(())
+        for k in range(500):
+            x = torch.from_numpy(np.full(10_000, k, np.float32))
+            alive.add(x)
+            if held is not None:
+                held.append(x)
+            sums = sums + x.sum()
+            most.append(len(alive))
+        return sums
+
+    for held in ([], [], None, None):  # learned while the program itself holds all of them
+        most: list[int] = []
+        assert total(held).item() == pytest.approx(1e4 * sum(range(500)), rel=1e-5)
+        if held:
+            held.clear()
+    assert max(most) < 150

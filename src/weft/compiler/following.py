@@ -13,6 +13,7 @@ step, and a wrong expectation costs time, never a result.
 from __future__ import annotations
 
 import functools
+import struct
 import sys
 import threading
 from typing import Any
@@ -80,6 +81,7 @@ class Region(Learning, Redoing):
 
     def __init__(self, learned: TraceMemory, stance: str = "default") -> None:
         self.learned = learned
+        self.longest_room = struct.pack("q", self.longest)
         let_tensors_wait()
         self.lock = threading.RLock()  # another thread may read what is pending here
         self.busy = False
@@ -593,6 +595,8 @@ class Region(Learning, Redoing):
         learning = self.learning
         self.start(point.resumed())
         self.learning = learning and not self.at.next
+        if self.learning:
+            self.look_often()
 
     def compute(self, why: str) -> bool:
         """Compute all that is pending; what follows begins anew. False if it was done eagerly."""

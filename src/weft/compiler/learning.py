@@ -68,6 +68,7 @@ class Learning(Resizing):
         self.checks_rules = len(self.at.next) < RARE
         self.make_room()
         self.learning = True
+        self.look_often()
         self.ids = {id(t): (RESULT, k) for k, t in enumerate(self.handles) if t is not None}
         slots = {slot.number: slot for token in self.path for slot in token.leaves}
         for k, t in enumerate(self.leaves):

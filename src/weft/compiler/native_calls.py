@@ -265,8 +265,8 @@ class WholeCall(Confirming):
             push(self.load(self.words(TENSORS), self.scaled(i)))
 
     def make_results(self) -> LLVMValue:
-        """A tuple that ``made`` owns: pending tensors, a list of copies of memory, and room for
-        what notes a change in place.
+        """A tuple that ``made`` owns: pending tensors, and room for a list of copies of memory and
+        for what notes a change in place.
         """
         kinds, numbers = self.item(self.own, KINDS), self.item(self.own, NUMBERS)
         count = self.size(kinds)
@@ -279,7 +279,6 @@ class WholeCall(Confirming):
                 self.put(self.hold(kind), results, k)
             with self.otherwise(nobodys):
                 self.put_pending(results, k, self.item(numbers, k), kind)
-        self.put(self.need(self.call("PyList_New", self.constant(0))), results, count)
         return results
 
     def copies(self, results: LLVMValue) -> LLVMValue:
@@ -289,6 +288,8 @@ class WholeCall(Confirming):
         """Copy memory from outside, which may change before values are computed."""
         take = self.item(self.own, TAKE)
         with self.otherwise(self.is_known(take, "None")):
+            place = self.size(self.item(self.own, KINDS))
+            self.put(self.need(self.call("PyList_New", self.constant(0))), results, place)
             with self.each(self.size(self.slots)) as k:
                 outside, copies = self.is_outside(k), self.copies(results)
                 with self.otherwise(outside):

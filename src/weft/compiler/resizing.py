@@ -462,6 +462,7 @@ class Resizing(Stretch):
         token.home = self.at
         self.at.next.append(token)
         self.learned.tokens += 1
+        self.learned.leaf_bytes += sum(slot.kind.outline.nbytes for slot in token.leaves)
 
     def make_room(self) -> None:
         """Forget a course from here where many are known: one that never came back, or long ago."""

@@ -35,6 +35,7 @@ class TraceMemory:
         self.roots: dict[Any, Point] = {}
         self.calls = self.diverged = self.compiled = self.tokens = 0
         self.resized = self.forgotten = 0  # courses at new sizes, and those that others replaced
+        self.leaf_bytes = 0  # of all leaves, more than those of one stretch can have
         self.runs = 0  # of all programs
         self.vain = 0  # courses at new sizes that never came back
         # Calls in a row that were learned in vain, the last of them, calls that will not be
@@ -86,6 +87,7 @@ class Stretch(Listener):
     learned: TraceMemory
     stance: str
     longest: int  # calls that may be pending
+    longest_room: bytes  # the same for compiled code
     busy: bool  # while what is pending is being computed
     reach: int  # how many calls may be pending before memory is looked at
     room: bytes  # the same for compiled code
@@ -113,8 +115,14 @@ class Stretch(Listener):
         if self.hidden or self.bumped or self.apart or self.ids or self.updated or self.candidates:
             self.clear()
         self.learning = False
-        self.reach, self.room = LOOK, ROOM
+        # Where all known leaves together are small, no one has to look how much is held.
+        few = self.learned.leaf_bytes <= MOST_BYTES
+        self.reach, self.room = (self.longest, self.longest_room) if few else (LOOK, ROOM)
         self.going_back = None  # the pass that is being learned, which is one of this stretch
+
+    def look_often(self) -> None:
+        """Look at memory from time to time: what is learned may hold any amount."""
+        self.reach, self.room = LOOK, ROOM
 
     def is_full(self) -> bool:
         """Whether too much is pending; if not, more calls may be before this is asked again."""
