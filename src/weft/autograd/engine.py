@@ -38,6 +38,7 @@ from weft.core.node import (
     Output,
 )
 from weft.core.saved import (
+    LayeredGuard,
     PackedGuard,
     as_history,
     check_versions,
@@ -512,7 +513,7 @@ class _Run:
             total = guard[0]
             for cell in guard[1:]:
                 total -= cell[0]
-            if total:
+            if total and guard.__class__ is not LayeredGuard:
                 raise overwritten(node)
         arrived = None
         if g.__class__ is list:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from weft.compiler.trace import LEAF, Kind, Root, Token
 from weft.core import errors
 from weft.core.modes import MODES, enable_grad
 from weft.core.node import FREED, OpNode, next_sequence
-from weft.core.saved import used_up
+from weft.core.saved import LayeredGuard, lost, used_up
 from weft.core.tensor import LATE, Tensor, wrap
 from weft.graph.gradient import Gradient
 from weft.graph.spec import BACKWARD as BACK
@@ -77,9 +77,9 @@ class _RegionPlan:
     def vjp(self, g: Any, saved: Any, at: dict[str, Any], needs: Any) -> list[Any]:
         """The gradients of the leaves, from those of the results."""
         held: SavedRun = at["held"]
+        held.use(needs, MODES.now.backward)
         if not any(needs):  # asked for is what came to the node, and nothing behind it
             return [None] * len(self.targets)
-        held.use(needs, MODES.now.backward)
         found = None
         if not isinstance(g, Tensor):
             found = held.tape.run(g, held.arrays, held.run.numbers)
@@ -106,26 +106,50 @@ class RegionRun:
 
 
 class SavedRun:
-    """What one run of a region has left for the backward pass of one of its results."""
+    """What one run of a region has left for the backward pass of one of its results.
 
-    def __init__(self, tape: ResultBackward, run: RegionRun, arrays: dict[Any, ndarray]) -> None:
-        self.tape, self.run, self.arrays = tape, run, arrays
+    ``cells`` has the version cell of what a program could change, and its version, by the key of
+    the value in ``arrays``.
+    """
+
+    def __init__(
+        self,
+        tape: ResultBackward,
+        run: RegionRun,
+        arrays: dict[Any, ndarray],
+        cells: dict[Any, tuple[Any, int]],
+    ) -> None:
+        self.tape, self.run, self.arrays, self.cells = tape, run, arrays, cells
 
     def use(self, needs: Sequence[bool], running: Any) -> None:
-        """Note which calls a pass goes through; an error if another has used up their values."""
+        """Note which calls a pass goes through.
+
+        It is an error if another has used up their values, or if these were overwritten. The call
+        that made the result is run even by a pass that wants nothing behind it.
+        """
         freed: dict[Token, Any] = self.run.freed
         number = None if running is None else running.number
         wanted = sum(1 << k for k, need in enumerate(needs) if need)
-        passed = [token for token, inputs in self.tape.keeps if inputs & wanted]
-        for token in passed:
-            if freed.get(token, number) != number:
-                raise used_up(*described(token))
+        own = self.tape.token
+        passed = [c for c in self.tape.calls if c.leads & wanted or c.token is own]
+        for call in passed:
+            if call.holds and freed.get(call.token, number) != number:
+                raise used_up(*described(call.token))
+            self._check_versions(call)
         if running is not None and not running.keep:
-            freed.update(dict.fromkeys(passed, number))
+            freed.update((call.token, number) for call in passed if call.holds)
+
+    def _check_versions(self, call: PassedCall) -> None:
+        """Refuse values that were overwritten since a call read or made them."""
+        read = [self.cells[key] for key in call.reads if key in self.cells]
+        if any(cell[0] != version for cell, version in read):
+            guard = sum(version for _, version in read), *(cell for cell, _ in read)
+            raise lost(*described(call.token), guard)
 
     def release(self) -> None:
         """Let go of saved values that no further pass can read."""
-        if self.tape.keeps and all(token in self.run.freed for token, _ in self.tape.keeps):
+        holding = [call.token for call in self.tape.calls if call.holds]
+        if holding and all(token in self.run.freed for token in holding):
             self.arrays = {}
 
     def again(self, g: Any) -> list[Any]:
@@ -145,6 +169,15 @@ class SavedRun:
         seed = g if create else wrap(g)
         found = engine.grad([root], sources, [seed], create_graph=create, allow_unused=True)
         return list(found if create else engine.arrays_of(found))
+
+
+class PassedCall(NamedTuple):
+    """A call that the backward pass of a result goes through."""
+
+    token: Token
+    leads: int  # the set of inputs of the node that gradients go to from here
+    holds: bool  # whether a pass uses up what it has saved
+    reads: list[int]  # the saved values that its derivative reads: results, and ``~`` leaves
 
 
 class ResultBackward:
@@ -174,14 +207,12 @@ class ResultBackward:
                     self.saved.setdefault(built.number_of[r], []).append(r)
         self.program: Any = None
         self.token = next(t for t in built.made if 0 <= number - t.first < len(t.kinds))
-        self.keeps = self._keepers(reached)
-        self.plan = _RegionPlan(len(self.grads), self.keeps[0][0] if self.keeps else None)
+        self.calls = self._calls(reached, leaf_of)
+        keeper = next((call.token for call in self.calls if call.holds), None)
+        self.plan = _RegionPlan(len(self.grads), keeper)
 
-    def _keepers(self, reached: list[Ref]) -> list[tuple[Token, int]]:
-        """The calls that keep values for their derivative, newest first.
-
-        Each with the set of inputs that gradients go to from there.
-        """
+    def _calls(self, reached: list[Ref], leaf_of: dict[Ref, int]) -> list[PassedCall]:
+        """The calls with values for their derivative, newest first."""
         built = self.built
         leads = {ref.node: 1 << k for k, ref in enumerate(reached)}
         for spec in built.specs[: self.first]:
@@ -190,12 +221,17 @@ class ResultBackward:
                 found |= leads[ref.node] if ref in built.flows else 0
             leads[spec.id] = found
         token_of = {id: token for token, id in built.made.items()}
-        return [
-            (token_of[spec.forward], leads[spec.forward])
-            for spec in built.specs[self.first :]
-            if isinstance(spec.op, Gradient) and spec.forward is not None
-            if spec.op.plan is not None and spec.op.plan.holds
-        ]
+        found = []
+        for spec in built.specs[self.first :]:
+            if not isinstance(spec.op, Gradient) or spec.forward not in token_of:
+                continue
+            holds = spec.op.plan is not None and spec.op.plan.holds
+            refs = [r for r in spec.refs() if r in leaf_of or r.node < self.first]
+            reads = [~leaf_of[r] if r in leaf_of else built.number_of[r] for r in refs]
+            if holds or reads:
+                token, leading = token_of[spec.forward], leads[spec.forward]
+                found.append(PassedCall(token, leading, holds, reads))
+        return found
 
     def attach(
         self,
@@ -214,22 +250,25 @@ class ResultBackward:
         if handle is None:
             return
         arrays: dict[Any, ndarray] = {}
-        cells = []
+        cells: dict[Any, Any] = {}
         for k in self.held_leaves:
             arrays[~k] = region.arrays[k]
-            cells.append(region.leaves[k]._vc)
+            cells[~k] = region.leaves[k]._vc
         for k in self.saved:
             arrays[k] = values[k]
             where, number = roots[k]  # whose memory eager mode would have saved
             if where == LEAF:
-                cells.append(region.leaves[number]._vc)
+                cells[k] = region.leaves[number]._vc
             elif number in seen and region.handles[number] is not None:
-                cells.append(region.handles[number]._vc)
-        guard = (sum(cell[0] for cell in cells), *cells) if cells else None
+                cells[k] = region.handles[number]._vc
+        versions = {key: (cell, cell[0]) for key, cell in cells.items()}
+        each = cells.values()
+        guard = LayeredGuard((sum(cell[0] for cell in each), *each)) if cells else None
         edges = [region.nodes[k] for k in self.leaves] + [run.ends[k]._node for k in self.ends]
         token, kind = self.token, self.kind
+        held = SavedRun(self, run, arrays, versions)
         node = CompiledFunctionBackward(
-            self.plan, tuple(edges), (), guard, {"held": SavedRun(self, run, arrays)},  # type: ignore[arg-type]
+            self.plan, tuple(edges), (), guard, {"held": held},  # type: ignore[arg-type]
             kind.shape, kind.dtype, next_sequence(), token.code, token.instruction, token.scope,
         )  # fmt: skip
         handle._node = node

@@ -48,6 +48,10 @@ class PartialGuard(tuple):
     slots: tuple[str, ...]
 
 
+class LayeredGuard(tuple):
+    """The guard of a node that stands for many calls: a pass minds what it reads of it."""
+
+
 def guard_apart(node: OpNode, slots: tuple[str, ...]) -> None:
     """Let a plain backward pass not mind if these of the saved values were overwritten."""
     guard = node.guard
@@ -441,6 +445,11 @@ def overwritten(node: OpNode, guard: tuple[Any, ...] | None = None) -> RuntimeEr
     """What was saved, what overwrote it, and where both stand."""
     guard = node.guard if guard is None else guard
     assert guard is not None
+    return lost(f"{node.op.name} ({node.name()})", node.source, guard)
+
+
+def lost(name: str, source: str, guard: tuple[Any, ...]) -> RuntimeError:
+    """The values that an op has saved, at some line, were overwritten."""
     total = guard[0]
     changes = []
     for cell in guard[1:]:
@@ -452,7 +461,7 @@ def overwritten(node: OpNode, guard: tuple[Any, ...] | None = None) -> RuntimeEr
         who = f"{last[1]}_ at {errors.describe_position(last[2], last[3])}"
     return RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace "
-        f"operation: {node.op.name} ({node.name()}) saved a value at {node.source}, and it was "
+        f"operation: {name} saved a value at {source}, and it was "
         f"overwritten by {who} ({-total} version(s) later). Use the out-of-place form there, or "
         "clone() the tensor before changing it."
     )

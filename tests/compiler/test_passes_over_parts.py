@@ -1,0 +1,83 @@
+"""Backward passes over a part of what a compiled region has computed: errors are eager mode's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import weft as torch
+from weft.compiler import Compiled
+
+F = torch.nn.functional
+CALLS = 4
+
+
+def used_layer(ask: Any) -> Any:
+    x = torch.linspace(0.5, 1.5, 9, dtype=torch.float64).view(3, 3).requires_grad_()
+    y = F.rms_norm(x, (3,))
+    first, second = y.transpose(0, -1), -0.5 - y
+    second.register_hook(lambda g: g.clone())  # the region ends: each result has its node
+    first.sum().clone().backward()
+    return ask(x, y, second.sum())
+
+
+def changed_leaf(ask: Any) -> Any:
+    a, b, c = (torch.full((3,), float(k + 1)).requires_grad_() for k in range(3))
+    loss = (a * b).sum() + c.exp().sum()
+    loss.register_hook(lambda g: g.clone())
+    with torch.no_grad():
+        a.mul_(2)
+    return ask(a, b, c, loss)
+
+
+OF_USED = {
+    "backward at the layer": lambda x, y, end: end.backward(inputs=[y]),
+    "backward behind the layer": lambda x, y, end: end.backward(inputs=[x]),
+    "gradient at the layer": lambda x, y, end: torch.autograd.grad(end, [y]),
+    "gradient behind the layer": lambda x, y, end: torch.autograd.grad(end, [x]),
+    "at the layer twice": lambda x, y, end: (
+        end.backward(inputs=[y], retain_graph=True),
+        end.backward(inputs=[y]),
+    ),
+}
+OF_CHANGED = {
+    "not read": lambda a, b, c, loss: torch.autograd.grad(loss, [c]),
+    "read": lambda a, b, c, loss: torch.autograd.grad(loss, [b]),
+    "read beside another": lambda a, b, c, loss: torch.autograd.grad(loss, [c, b]),
+    "the result itself": lambda a, b, c, loss: loss.backward(inputs=[loss]),
+    "everything": lambda a, b, c, loss: loss.backward(),
+}
+CASES = [(used_layer, ask) for ask in OF_USED.values()]
+CASES += [(changed_leaf, ask) for ask in OF_CHANGED.values()]
+
+
+def outcome(run: Any, ask: Any) -> Any:
+    """What a program gives, or the beginning of its error."""
+    try:
+        return run(ask)
+    except RuntimeError as error:
+        return str(error)[:60]
+
+
+@pytest.mark.parametrize(
+    ("program", "ask"), CASES, ids=[*OF_USED, *(f"changed: {name}" for name in OF_CHANGED)]
+)
+def test_errors_of_a_pass_are_those_of_the_calls_it_goes_through(program, ask):
+    expected = outcome(program, ask)
+    compiled = Compiled(program)
+    for _ in range(CALLS):
+        assert str(outcome(compiled, ask)) == str(expected)
+
+
+def test_a_changed_value_is_named_with_the_call_that_saved_it():
+    message = ""
+    compiled = Compiled(changed_leaf)
+    for _ in range(CALLS):
+        message = ""
+        try:
+            compiled(OF_CHANGED["read"])
+        except RuntimeError as error:
+            message = str(error)
+    assert ": mul" in message
+    assert "test_passes_over_parts.py" in message
