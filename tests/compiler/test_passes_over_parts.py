@@ -70,6 +70,38 @@ def test_errors_of_a_pass_are_those_of_the_calls_it_goes_through(program, ask):
         assert str(outcome(compiled, ask)) == str(expected)
 
 
+READING_THEIR_RESULT = {
+    "exp": lambda x: (x * 2).exp(),
+    "reciprocal": lambda x: (x * 2).reciprocal(),
+    "dot and reciprocal": lambda x: torch.dot(x.detach(), x * 1).reciprocal(),
+    "softmax": lambda x: (x * 2).softmax(0),
+    "sort": lambda x: (x * 2).sort()[0],
+    "norm": lambda x: (x * 2).norm(),
+    "in place": lambda x: (x * 2).exp_(),
+}
+
+
+@pytest.mark.parametrize("name", READING_THEIR_RESULT)
+def test_second_derivatives_lead_to_the_result_that_the_first_read(name):
+    def program(weights: Any) -> Any:
+        x = torch.tensor([0.3, 0.5, 0.7], dtype=torch.float64).requires_grad_()
+        y = READING_THEIR_RESULT[name](x)
+        (first,) = torch.autograd.grad((y * weights[: y.numel()]).sum(), [x], create_graph=True)
+        again = {"allow_unused": True, "retain_graph": True}
+        found = []
+        if first.requires_grad:
+            found += torch.autograd.grad((first * weights).sum(), [y], **again)
+            found += torch.autograd.grad((first * weights).sum(), [x], allow_unused=True)
+            found.append(outcome(lambda ask: ask(), lambda: first.sum().backward()))
+        return found, x.grad
+
+    weights = torch.tensor([1.0, 3.0, 2.0], dtype=torch.float64)
+    expected = str(program(weights))
+    compiled = Compiled(program)
+    for _ in range(CALLS):
+        assert str(compiled(weights)) == expected
+
+
 def test_a_changed_value_is_named_with_the_call_that_saved_it():
     message = ""
     compiled = Compiled(changed_leaf)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from weft.autograd import engine
 from weft.compiler.trace import LEAF, Kind, Root, Token
 from weft.core import errors
 from weft.core.modes import MODES, enable_grad
-from weft.core.node import FREED, OpNode, next_sequence
+from weft.core.node import FREED, OpNode, Output, next_sequence
 from weft.core.saved import LayeredGuard, lost, used_up
 from weft.core.tensor import LATE, Tensor, wrap
 from weft.graph.gradient import Gradient
@@ -168,7 +168,24 @@ class SavedRun:
         sources = [leaves[k] for k in tape.leaves] + list(ends.values())
         seed = g if create else wrap(g)
         found = engine.grad([root], sources, [seed], create_graph=create, allow_unused=True)
+        if create:  # where its derivative reads the result, that is the one the program has
+            reroute(found, root._node, run.ends[tape.number]._node)
         return list(found if create else engine.arrays_of(found))
+
+
+def reroute(tensors: Iterable[Any], old: Any, new: Any) -> None:
+    """Let what was recorded of some tensors since a node was made lead to another in its place."""
+    first = old.node.seq if isinstance(old, Output) else old.seq
+    left = [t._node for t in tensors if t is not None]
+    known = set()
+    while left:
+        node = left.pop()
+        node = node.node if isinstance(node, Output) else node
+        if not isinstance(node, OpNode) or node in known or node.seq <= first:
+            continue
+        known.add(node)
+        node.inputs = tuple([new if edge is old else edge for edge in node.inputs])
+        left += node.inputs
 
 
 class PassedCall(NamedTuple):
