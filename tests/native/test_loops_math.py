@@ -1,5 +1,7 @@
 """The elementary functions of kernels against float64, in units in the last place."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import special
@@ -103,6 +105,37 @@ def check_unary(name, step):
 @pytest.mark.parametrize("name", UNARY)
 def test_units(name):
     check_unary(name, 60013)
+
+
+def remainder_cases(kind, count):
+    """Random bit patterns, pairs of like size, subnormal ones, edges, multiples and neighbours."""
+    draw = np.random.default_rng(8)
+    word = f"u{np.dtype(kind).itemsize}"
+    top = np.iinfo(word).max
+    x, w = draw.integers(0, top, (2, count), word, endpoint=True).view(kind)
+    near = (x.view(word) + draw.integers(0, 99, count).astype(word)).view(kind)
+    tiny = draw.integers(0, 5000, (2, count)).astype(word).view(kind)
+    multiple = w * draw.integers(1, 1 << 40, count).astype(kind)
+    edges = np.array(np.meshgrid(EDGES, EDGES)).reshape(2, -1).astype(kind)
+    pairs = [(x, w), (x, near), (near, x), (x, tiny[0]), tuple(tiny), (multiple, w), tuple(edges)]
+    pairs += [(np.nextafter(multiple, side * np.inf), w) for side in (1, -1)]
+    return [np.concatenate(part) for part in zip(*pairs, strict=True)]
+
+
+def same_bits(y, exact):
+    return (y.tobytes() == exact.tobytes()) or (
+        np.array_equal(y, exact, equal_nan=True)
+        and np.array_equal(np.signbit(y)[y == y], np.signbit(exact)[y == y])
+    )
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_fmod_is_exact(kind):
+    x, w = remainder_cases(kind, 20_000)
+    fine = np.isfinite(x) & (w != 0) & (w == w)
+    exact = np.full_like(x, np.nan)
+    exact[fine] = [math.fmod(a, b) for a, b in zip(x[fine].tolist(), w[fine].tolist(), strict=True)]
+    assert same_bits(loop("fmod", 2)(x, w), exact)
 
 
 def test_hypot():

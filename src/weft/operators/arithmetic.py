@@ -316,15 +316,12 @@ def _integer_guard(function: Any) -> Any:
 
 def _floor_divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype in dt.HALF:
-        return _by_number(_floor_divide, a, b) if b.size == 1 else _floor_divide_halves(a, b)
-    out = np.floor_divide(a, b)
-    if a.dtype.kind != "f":
-        return out
-    return np.where(b == 0, a / b, out)  # NumPy gives NaN where C gives an infinity
+        return _by_number(_floor_divide, a, b) if b.size == 1 else _floor_divide_floats(a, b)
+    return _floor_divide_floats(a, b) if a.dtype.kind == "f" else np.floor_divide(a, b)
 
 
-def _floor_divide_halves(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """PyTorch's steps, each of which is rounded to the half type."""
+def _floor_divide_floats(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """PyTorch's steps, each of which is rounded to the type, half types too."""
     mod = np.fmod(a, b)
     quotient = (a - mod) / b
     below = (mod != 0) & ((b < 0) != (mod < 0))
@@ -384,7 +381,7 @@ def floor_divide(input: Any, other: Any) -> Tensor:
 
 
 def _remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    if a.dtype.kind == "f":
+    if a.dtype.kind in "fV":
         out = np.fmod(a, b)
         return np.where((out != 0) & ((out < 0) != (b < 0)), out + b, out)
     return np.remainder(a, b)

@@ -32,6 +32,7 @@ DTYPES: dict[str, np.dtype] = {
 KINDS = {d: k for k, d in DTYPES.items() if k != "i64"}  # what loops compute with by default
 HALVES = {"float16": "f16", "bfloat16": "bf16"}  # kept in two bytes, computed in float32
 GRAIN = 16384  # elements that are worth a thread
+EXACT = ("fmod",)  # functions of the kernel language that give NumPy's bits
 SPREADS = 256  # layouts of arguments that one function remembers
 
 
@@ -200,7 +201,7 @@ def _called(name: str, count: int = 1) -> Callable:
         if _common(tape, *values) == "b1" or len(values) != count or _only_numbers(values):
             raise NotTraceableError(name)
         given = ", ".join(f"T({_text(tape, v)})" for v in values)
-        tape.exact = tape.exact and name in INTRINSICS
+        tape.exact = tape.exact and (name in INTRINSICS or name in EXACT)
         return tape.put(f"{name}({given})", tape.kind)
 
     return put
@@ -279,6 +280,7 @@ UFUNCS: dict[Any, Callable] = {
 for _name in ("exp", "expm1", "exp2", "log", "log1p", "log2", "tanh"):
     UFUNCS[getattr(np, _name)] = _called(_name)
 UFUNCS[np.arctan] = _called("atan")
+UFUNCS[np.fmod] = _called("fmod", 2)
 
 
 def _operator(ufunc: Any, flipped: bool = False) -> Callable:

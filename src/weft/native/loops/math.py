@@ -32,6 +32,7 @@ from weft.native.codegen.compiler import (
     from_bits,
     i32,
     inline,
+    rint,
     sqrt,
 )
 
@@ -530,3 +531,25 @@ def hypot(x: f32, y: f32) -> f32:
     a, b = f64(x), f64(y)
     found = f32(sqrt(a * a + b * b))
     return INFINITY if abs(x) == INFINITY or abs(y) == INFINITY else found
+
+
+@inline(f64="fmod")
+def fmod(x: f32, y: f32) -> f32:
+    """The remainder of x / y with the sign of x, which is exact.
+
+    Multiples of y times 2**250, 2**200 and so on are taken off, 50 bits of the quotient at a time.
+    The product with 1 / y is wrong by less than a quarter, so what is left is less than 3/4 of the
+    multiple. It is a multiple of the last place of x or y: float64 holds it, and fma is exact.
+    """
+    a, b = abs(f64(x)), abs(f64(y))
+    over = 1.0 / b
+    r = a
+    r = fma(rint(r * (over * 5.527147875260445e-76)), b * -1.8092513943330656e75, r)
+    r = fma(rint(r * (over * 6.223015277861142e-61)), b * -1.6069380442589903e60, r)
+    r = fma(rint(r * (over * 7.006492321624085e-46)), b * -1.42724769270596e45, r)
+    r = fma(rint(r * (over * 7.888609052210118e-31)), b * -1.2676506002282294e30, r)
+    r = fma(rint(r * (over * 8.881784197001252e-16)), b * -1125899906842624.0, r)
+    r = fma(rint(r * over), -b, r)
+    r = r + b if r < 0.0 else r
+    r = a if b == INFINITY and a < INFINITY else r
+    return copysign(f32(r), x)
