@@ -130,3 +130,38 @@ def test_a_transposed_reader_keeps_its_memory() -> None:
 
 def test_passes_are_all_there_is() -> None:
     assert passes.optimized([], []) == ([], [])
+
+
+def test_groups_do_not_wait_for_each_other() -> None:
+    """Two loops, of which each would read what the other makes, through products before both."""
+
+    @weft.compile
+    def step(x: Any, y: Any, w: Any) -> Any:
+        early = x.exp()  # with ``late`` it would be one loop
+        twice = (early @ w) @ w  # ends before the other loop begins
+        other = y.exp()
+        late = early + other @ w
+        return late.sum() + (other * twice).sum()
+
+    x, y, w = weft.randn(6, 5), weft.randn(6, 5), weft.randn(5, 5)
+    with weft.no_grad():
+        expected = step.function(x, y, w)
+        for _ in range(4):
+            found = step(x, y, w)
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5)
+    assert step.learned.compiled
+
+
+def test_a_vector_times_a_matrix_is_native() -> None:
+    layer, x = weft.nn.Linear(32, 64), weft.randn(32, requires_grad=True)
+    with weft.graph.record() as graph:
+        layer(x).tanh().sum().backward()
+    specs, leaves = list(graph._specs.values()), leaves_of(graph)
+    wanted = [r for r in graph._gradients.values() if r is not None]
+    made = lower(specs, leaves, wanted)
+    assert not [line for line in made.explain() if "run by Python" in line]
+    np.testing.assert_allclose(
+        sorted(float(np.abs(a).sum()) for a in made.run([leaves[i] for i in made.leaves]) or ()),
+        sorted(p.grad.abs().sum().item() for p in (x, *layer.parameters())),
+        rtol=1e-5,
+    )

@@ -238,7 +238,7 @@ class ResultBackward:
                 found |= leads[ref.node] if ref in built.flows else 0
             leads[spec.id] = found
         token_of = {id: token for token, id in built.made.items()}
-        found = []
+        calls: list[PassedCall] = []
         for spec in built.specs[self.first :]:
             if not isinstance(spec.op, Gradient) or spec.forward not in token_of:
                 continue
@@ -247,8 +247,8 @@ class ResultBackward:
             reads = [~leaf_of[r] if r in leaf_of else built.number_of[r] for r in refs]
             if holds or reads:
                 token, leading = token_of[spec.forward], leads[spec.forward]
-                found.append(PassedCall(token, leading, holds, reads))
-        return found
+                calls.append(PassedCall(token, leading, holds, reads))
+        return calls
 
     def attach(
         self,

@@ -12,6 +12,7 @@ from weft.compiler.expand import Expansion, StepWork
 from weft.compiler.ir import Number, Value, Work, WorkNode
 from weft.compiler.ops import OpWork
 from weft.compiler.passes import optimized
+from weft.compiler.passes.products import RectifiedWork
 from weft.compiler.program import needed_for
 from weft.compiler.static import reached
 from weft.compiler.trace import walk
@@ -93,10 +94,11 @@ class _Drawn:
         self.modules: dict[str, str] = {}
         self.refs: dict[Value, Ref] = {}
         for node in nodes:
-            if node.work.members:
+            if node.work.members and not isinstance(node.work, RectifiedWork):
                 self.add_loop(node.work)
-            else:
-                self.add(node, path_of(node.spec.scope))
+                continue
+            for part in node.work.members or (node,):
+                self.add(part, path_of(part.spec.scope))
         self.outputs = tuple(r for r in map(self.read, ends) if isinstance(r, Ref))
 
     def graph(self) -> Graph:

@@ -43,18 +43,18 @@ def fused(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
     """The nodes, with neighbours joined where nothing between them stands in the way."""
     groups: list[_Group] = []
     maker: dict[Value, _Group] = {}
-    home: dict[int, _Group] = {}
+    spans = _Spans(len(nodes))
     for index, node in enumerate(nodes):
         group = _Group(index, node)
         groups.append(group)
-        home[index] = group
         if group.elementwise:
             for x in dict.fromkeys(node.inputs()):
                 other = maker.get(x)
                 if other is None or other is group or not other.takes(group):
                     continue
-                if not _between(other, group, maker):
+                if not _between(other, group, maker, spans):
                     group = _joined(other, group, maker, groups)
+                    spans.cover(group.first, group.last)
         for r in node.results:
             maker[r] = group
     return _in_order(groups, maker, ends)
@@ -74,16 +74,42 @@ def _joined(
     return into
 
 
-def _between(early: _Group, late: _Group, maker: dict[Value, _Group]) -> bool:
+class _Spans:
+    """The places of nodes, joined where a group reaches over them.
+
+    A group reads from groups that begin before its end. So from one that ends before a joined
+    stretch of places, nothing leads into that stretch.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._before = list(range(count))
+
+    def first(self, place: int) -> int:
+        """The first place of the stretch that a place belongs to."""
+        before = self._before
+        while before[place] != place:
+            before[place] = place = before[before[place]]
+        return place
+
+    def cover(self, first: int, last: int) -> None:
+        """Join the places from the first to the last."""
+        place = self.first(last)
+        while place > first:
+            self._before[place] = place - 1
+            place = self.first(place)
+
+
+def _between(early: _Group, late: _Group, maker: dict[Value, _Group], spans: _Spans) -> bool:
     """Whether the later group depends on the earlier one through a third one."""
     stack = [g for g in _sources(late, maker) if g is not early]
     seen = set(map(id, stack))
+    first = spans.first(early.first)
     while stack:
         group = stack.pop()
         for source in _sources(group, maker):
             if source is early:
                 return True
-            if id(source) not in seen and source.last > early.first:
+            if id(source) not in seen and source.last >= first:
                 seen.add(id(source))
                 stack.append(source)
     return False

@@ -32,7 +32,10 @@ def rows(a: Array) -> Array:
 
 
 def mm(a: Array, b: Array) -> Array | None:
-    """``a @ b`` with any rank on the left."""
+    """``a @ b`` with any rank on the left; that of a vector is NumPy's in eager mode."""
+    if a.ndim == 1 and buffers.planner() is not None:
+        row = mm(a.reshape(1, -1), b)
+        return None if row is None else row.reshape(-1)
     if a.ndim < 2 or b.ndim != 2 or a.shape[-1] != b.shape[0] or not a.size:
         return None
     left = rows(a)
