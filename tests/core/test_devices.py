@@ -275,7 +275,9 @@ def test_a_training_run_has_the_numbers_of_the_cpu(name: str) -> None:
             losses[device].append(loss.item())
         assert all(p.device.type == device for p in net.parameters())
         assert all(b.device.type == device for b in net.buffers())
-    assert losses["mirror"] == pytest.approx(losses["cpu"], rel=1e-5)
+    # Muon rounds to bfloat16: where the last bit of a float32 differs, a bfloat16 step may follow.
+    # On the CPU alone, weights changed by that bit move these losses by 4e-5.
+    assert losses["mirror"] == pytest.approx(losses["cpu"], rel=4e-4 if name == "Muon" else 1e-5)
     assert math.isfinite(losses["cpu"][-1])
 
 

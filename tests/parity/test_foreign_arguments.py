@@ -38,6 +38,8 @@ CALLS = {
     "weft.meshgrid([x[0], 3.0])": "element 1 of argument 'tensors' (position 1) must be Tensor",
     "weft.matmul(x, other=np.ones(2))": "argument 'other' must be Tensor, not numpy.ndarray",
     "x.index_select(0, [0])": "index_select(): argument 'index' (position 3) must be Tensor",
+    "weft.floor_divide(x, None)": "argument 'other' (position 2) must be Tensor, not NoneType",
+    "weft.div(x, None, rounding_mode='trunc')": "argument 'other' (position 2) must be Tensor",
     "weft.nn.functional.fold([1.0], 2, 1)": "fold(): argument 'input' (position 1) must be Tensor",
 }
 
@@ -48,6 +50,14 @@ def test_the_argument_is_named(call: str) -> None:
         eval(call, {"weft": weft, "np": np, "x": weft.ones(2, 2)})
     assert CALLS[call] in str(raised.value)
     assert raised.value.__cause__ is None and raised.value.__suppress_context__
+
+
+@pytest.mark.parametrize("name", ["fmod_", "remainder_", "floor_divide_", "__imod__"])
+def test_in_place_division_by_nothing(name: str) -> None:
+    x = weft.ones(2)
+    with pytest.raises(TypeError, match="expected Tensor, not NoneType"):
+        getattr(x, name)(None)
+    assert x.tolist() == [1.0, 1.0] and x._version == 0
 
 
 def test_the_argument_is_named_where_types_have_a_say() -> None:

@@ -285,6 +285,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         if isinstance(input, Tensor):
             return _div(input, other)
         return apply(div_op, _operands(input, other), NO_ATTRS)
+    foreign.refuse(other)
     if rounding_mode == "floor":
         return div_floor_op(*_operands(input, other))
     if rounding_mode == "trunc":
@@ -307,6 +308,7 @@ def _need_one(function: str, input: Any, other: Any) -> None:
 
 def _integer_guard(function: Any) -> Any:
     def guarded(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        foreign.refuse(b)
         if a.dtype.kind in "iu" and not np.all(b):
             raise RuntimeError("ZeroDivisionError: integer division by zero")
         return function(a, b)
@@ -377,6 +379,7 @@ floor_divide_op = _dividing(
 @api.both(out=True)
 def floor_divide(input: Any, other: Any) -> Tensor:
     """``floor(input / other)``, rounded towards minus infinity; it has no derivative."""
+    foreign.refuse(other)
     return floor_divide_op(*_operands(input, other))
 
 
