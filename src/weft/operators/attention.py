@@ -366,6 +366,14 @@ def _attend(
     return shares @ v, shares
 
 
+def _with_row(x: Tensor, bias: Tensor) -> Tensor:
+    """One more key or value for every sample."""
+    _, samples, size = x._a.shape
+    if bias._a.shape[-1:] != (size,):
+        refuse(f"Sizes of tensors must match: a bias of {list(bias._a.shape)} for {size}")
+    return api.FUNCTIONS["cat"]([x, bias.expand(1, samples, size)])
+
+
 @api.under("nn.functional")
 def multi_head_attention_forward(
     query: Tensor,
@@ -424,13 +432,8 @@ def multi_head_attention_forward(
         else in_proj_weight
     )
     q, k, v = _projected(query, key, value, weights, in_proj_bias)
-    cat = api.FUNCTIONS["cat"]
     if bias_k is not None and bias_v is not None:
-        for part in (bias_k, bias_v):
-            if part._a.shape[-1:] != (size,):
-                refuse(f"Sizes of tensors must match: a bias of {list(part._a.shape)} for {size}")
-        k = cat([k, bias_k.expand(1, samples, size)])
-        v = cat([v, bias_v.expand(1, samples, size)])
+        k, v = _with_row(k, bias_k), _with_row(v, bias_v)
         attn_mask, padding = _one_more(attn_mask), _one_more(padding)
     part = size // num_heads
     q = _heads(q, num_heads)
@@ -438,7 +441,7 @@ def multi_head_attention_forward(
     v = _heads(v, num_heads) if static_v is None else static_v.reshape(samples, num_heads, -1, part)
     if add_zero_attn:
         zero = wrap(filled(np.zeros, (samples, num_heads, 1, part), k._a.dtype))
-        k, v = cat([k, zero], 2), cat([v, zero], 2)
+        k, v = (api.FUNCTIONS["cat"]([part, zero], 2) for part in (k, v))
         attn_mask, padding = _one_more(attn_mask), _one_more(padding)
     mask = _joined_mask(attn_mask, padding, samples, num_heads)
     y, shares = _attend(q, k, v, mask, dropout_p if training else 0.0, causal, need_weights)

@@ -215,38 +215,12 @@ def panel_products(
 
 @kernel
 def tiles(
-    a: Ptr[f32],
-    b: Ptr[f32],
-    c: Ptr[f32],
-    o: Ptr[f32],
-    at_a: Ptr[i64],
-    at_b: Ptr[i64],
-    scratch: Ptr[f32],
-    tasks: Ptr[i64],
-    m: i64,
-    n: i64,
-    k_size: i64,
-    length: i64,
-    apart: i64,
-    along: i64,
-    across: i64,
-    below: i64,
-    step: i64,
-    under: i64,
-    more: i64,
-    tall: i64,
-    down: i64,
-    wide: i64,
-    total: i64,
-    scratch_each: i64,
-    lanes: i64,
-    height: i64,
-    width: i64,
-    left: i64,
-    right: i64,
-    lo: i64,
-    hi: i64,
-):
+    a: Ptr[f32], b: Ptr[f32], c: Ptr[f32], o: Ptr[f32], at_a: Ptr[i64], at_b: Ptr[i64],
+    scratch: Ptr[f32], tasks: Ptr[i64], m: i64, n: i64, k_size: i64, length: i64, apart: i64,
+    along: i64, across: i64, below: i64, step: i64, under: i64, more: i64, tall: i64, down: i64,
+    wide: i64, total: i64, scratch_each: i64, lanes: i64, height: i64, width: i64, left: i64,
+    right: i64, lo: i64, hi: i64,
+):  # fmt: skip
     mine = array(i64, 1)
     spare = array(f32, height * width)
     copy_b = scratch + lo * scratch_each

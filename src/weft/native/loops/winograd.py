@@ -477,26 +477,10 @@ def tile_line_results(
 
 @kernel
 def products(
-    x: Ptr[f32],
-    w: Ptr[f32],
-    bias: Ptr[f32],
-    y: Ptr[f32],
-    places: Ptr[i64],
-    taps: Ptr[i64],
-    info: Ptr[i64],
-    scratch: Ptr[f32],
-    bad: Ptr[i64],
-    workers: i64,
-    biased: i64,
-    n: i64,
-    m: i64,
-    by: i64,
-    lanes: i64,
-    height: i64,
-    width: i64,
-    lo: i64,
-    hi: i64,
-):
+    x: Ptr[f32], w: Ptr[f32], bias: Ptr[f32], y: Ptr[f32], places: Ptr[i64], taps: Ptr[i64],
+    info: Ptr[i64], scratch: Ptr[f32], bad: Ptr[i64], workers: i64, biased: i64, n: i64, m: i64,
+    by: i64, lanes: i64, height: i64, width: i64, lo: i64, hi: i64,
+):  # fmt: skip
     # A task does SPAN lines of tiles and PART panels of rows: transforms the tiles, multiplies
     # point by point, transforms the products. `by` is the step between neighbours of the result;
     # `bad` says where a result was not finite.
@@ -585,6 +569,25 @@ def grad_tile(
         result_grad_line(half + m * i * lanes, lanes, to + i * n * step, step, n, lanes)
 
 
+@inline
+def weight_points(
+    left: Ptr[f32], right: Ptr[f32], to: Ptr[f32], info: Ptr[i64], p0: i64, p1: i64, length: i64,
+    adds: i64, beside: i64, between: i64, apart: i64, columns: i64, blocks: i64, n: i64,
+    lanes: i64, height: i64, width: i64,
+):  # fmt: skip
+    """The products of transformed gradients with panels of transformed tiles, point by point."""
+    channels, full = info[CHANNELS], info[FULL]
+    across = (channels + full - 1) // full
+    for point in range(n * n):
+        for p in range(p0, p1):
+            vectors = (min(full, channels - p % across * full) + lanes - 1) // lanes
+            b = right + (point * between + (p - p0) * length * width)
+            for r in range(0, blocks, height):
+                a = left + (point * beside + r)
+                c = to + ((point * blocks + r) * columns + p * full)
+                tile_by_columns(a, apart, b, c, columns, c, columns, length, adds, vectors)
+
+
 @kernel
 def weight_products(
     x: Ptr[f32], g: Ptr[f32], to: Ptr[f32], places: Ptr[i64], grad_places: Ptr[i64],
@@ -605,7 +608,6 @@ def weight_products(
     columns = panels * full
     apart = (rows + lanes - 1) // lanes * lanes
     blocks = (rows + height - 1) // height * height
-    size = blocks * columns
     for worker in range(lo, hi):
         image = scratch + worker * info[SCRATCH]
         grads = image + info[IMAGE]
@@ -623,7 +625,7 @@ def weight_products(
                 state[0] = -1
             first = task // cuts * span
             last = min(info[LINES], first + span)
-            result = to + task // cuts * n * n * size
+            result = to + task // cuts * n * n * blocks * columns
             for l0 in range(first, last, most):
                 lines = min(most, last - l0)
                 length = lines * wide
@@ -659,16 +661,10 @@ def weight_products(
                                 place = source + (c0 + c)
                                 tile(place, where, half, target + c, between, n, lanes)
                 adds = 1 if l0 > first else 0
-                for point in range(n * n):
-                    for p in range(p0, p1):
-                        vectors = (min(full, channels - p % across * full) + lanes - 1) // lanes
-                        b = right + (point * between + (p - p0) * length * width)
-                        for r in range(0, blocks, height):
-                            a = left + (point * beside + r)
-                            c = result + (point * size + r * columns + p * full)
-                            tile_by_columns(
-                                a, apart, b, c, columns, c, columns, length, adds, vectors
-                            )
+                weight_points(
+                    left, right, result, info, p0, p1, length, adds, beside, between, apart,
+                    columns, blocks, n, lanes, height, width,
+                )  # fmt: skip
 
 
 @kernel
