@@ -317,7 +317,8 @@ def matmul(a: Array, b: Array, out: Array, add: bool = False, bias: Array | None
     left, right = _reading(a, height), READY
     pieces = max(1, m * n * k_size // LEAST)
     if n > m:
-        right, down, wide = _packing(b, width), 1, min(pieces, ceil_div(n, NARROW))
+        shares = min(threads.count(), ceil_div(n, width))
+        right, down, wide = _packing(b, width), 1, min(pieces, max(ceil_div(n, NARROW), shares))
         if left == ALONG:
             left = READY
     else:

@@ -21,6 +21,7 @@ Array = np.ndarray
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 LARGE = 1 << 25  # multiplications from which our own products are the faster ones
 THIN = 64  # but no dimension may be smaller than this
+LAYERS = range(16, 513)  # rows of a left matrix for which our own products lead in layers
 STACK = 256  # matrices in a stack that a plan takes one by one
 PAGE = 4096  # bytes between rows that share the sets of a cache
 WIDE = 1 << 21  # multiplications from which several threads of BLAS pay
@@ -73,9 +74,13 @@ def _worth(multiplications: int) -> bool:
 
 def _own(a: Array, b: Array, biased: bool) -> bool:
     """Whether the product in panels is for two matrices: it is best at large and tall ones."""
-    if not _worth(a.size * b.shape[1]) or not packed.takes(a, b):
+    if not packed.takes(a, b):
         return False
     m, n, transposed = len(a), b.shape[1], a.strides[1] != 4
+    if _wide_vectors() and m in LAYERS and n >= packed.NARROW and _is_layers(a, b):
+        return True
+    if not _worth(a.size * b.shape[1]):
+        return False
     # oneDNN reads a transposed left matrix slowly, and is slower with a bias than without.
     if _onednn_leads():
         best = biased or (transposed and n <= m and not a.strides[1] % PAGE)
@@ -84,14 +89,26 @@ def _own(a: Array, b: Array, biased: bool) -> bool:
     return (best and min(m, n, len(b)) >= THIN) or not onednn.available()
 
 
+def _is_layers(a: Array, b: Array) -> bool:
+    """Whether matrices lie like those of a layer, whose weight is read as its transpose."""
+    return a.strides[1] == b.strides[0] == 4 and b.strides[1] != 4
+
+
+@once
+def _wide_vectors() -> bool:
+    """Whether there is AVX-512, for which oneDNN has products that do not let threads share the
+    weight of a layer with few rows: two threads take as long as one.
+    """
+    return "+avx512f" in jit.engine().features
+
+
 @once
 def _onednn_leads() -> bool:
     """Whether oneDNN comes nearer to the peak than panels: Intel's processors with AVX-512.
 
     There only rows of a transposed left matrix that share cache sets make it slow.
     """
-    engine = jit.engine()
-    return "+avx512f" in engine.features and not engine.cpu.startswith("znver")
+    return _wide_vectors() and not jit.engine().cpu.startswith("znver")
 
 
 def bmm(a: Array, b: Array) -> Array | None:
@@ -136,7 +153,7 @@ def _linear32(x: Array, weight: Array, bias: Array | None = None) -> Array | Non
     # A plan can't copy rows that are apart as one matrix.
     if (x.ndim == 2 or x.flags.c_contiguous) and _planned_small(rows(x), weight.T):
         matmul: Any = direct.matmul
-    elif _worth(x.size * len(weight)) and _own(rows(x), weight.T, bias is not None):
+    elif _own(rows(x), weight.T, bias is not None):
         matmul = packed.matmul
     else:
         return None
