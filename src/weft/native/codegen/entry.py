@@ -22,20 +22,20 @@ from weft.native.once import once
 
 _HEAD = object.__basicsize__  # then an object's own fields begin; the last before is its type
 _TYPE = _HEAD - 8
-# Where an array keeps what: address, rank, shape, element type, flags.
-DATA, RANK, SHAPE, DESCR, FLAGS = (_HEAD + k for k in (0, 8, 16, 40, 48))
+# Where an array keeps what: address, rank, shape, strides, element type, flags.
+DATA, RANK, SHAPE, STRIDES, DESCR, FLAGS = (_HEAD + k for k in (0, 8, 16, 24, 40, 48))
 PLAIN = 0x0101  # the flags of an array in row-major order at an aligned address
 WRITEABLE = 0x0400
 _BYTES = bytes.__basicsize__ - 1  # where the content of a bytes object begins
 TUPLE = tuple.__basicsize__  # where the items of a tuple begin
-_NEW_FROM_DESCR = 94  # its number in NumPy's table of functions
+_NEW_FROM_DESCR, _NEW_COPY = 94, 85  # their numbers in NumPy's table of functions
 _FASTCALL = 0x0080
 
 _NAMES = (
     *("ndarray", "float", "int", "None", "TypeError", "threads", "watched", "tell"),
     *("PyLong_AsLongLong", "PyFloat_AsDouble", "PyErr_Occurred", "PyErr_SetString"),
     *("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef", "Py_DecRef", "NewFromDescr"),
-    *("PyTuple_New", "f32", "f64", "b1", "i64", "f16", "bf16"),
+    *("PyTuple_New", "f32", "f64", "b1", "i64", "f16", "bf16", "NewCopy"),
 )
 PLACES = {name: k for k, name in enumerate(_NAMES)}
 _DTYPES = {
@@ -67,12 +67,17 @@ def _told(key: int, given: int, count: int) -> int:
 _TELL = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(_told)
 
 
-def new_from_descr() -> int:
-    """The address of NumPy's function that makes an array."""
+def _of_numpy(number: int) -> int:
+    """The address of a function in NumPy's table of these."""
     capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    return ctypes.cast(get(capsule, None), ctypes.POINTER(ctypes.c_void_p))[_NEW_FROM_DESCR] or 0
+    return ctypes.cast(get(capsule, None), ctypes.POINTER(ctypes.c_void_p))[number] or 0
+
+
+def new_from_descr() -> int:
+    """The address of NumPy's function that makes an array."""
+    return _of_numpy(_NEW_FROM_DESCR)
 
 
 @once
@@ -88,6 +93,7 @@ def _table() -> bytes:
         "watched": ctypes.addressof(WATCHED),
         "tell": ctypes.cast(_TELL, ctypes.c_void_p).value,
         "NewFromDescr": new_from_descr(),
+        "NewCopy": _of_numpy(_NEW_COPY),
         **{name: id(np.dtype(kind)) for name, kind in _DTYPES.items()},
     }
     for name in _NAMES:
@@ -109,6 +115,7 @@ def why_not() -> str | None:
             and word(at + DATA).value == probe.ctypes.data
             and number(at + RANK).value == probe.ndim
             and ctypes.c_ssize_t.from_address(word(at + SHAPE).value).value == probe.shape[0]
+            and ctypes.c_ssize_t.from_address(word(at + STRIDES).value).value == probe.strides[0]
             and word(at + DESCR).value == id(probe.dtype)
             and (number(at + FLAGS).value & PLAIN == PLAIN) == plain
         ):

@@ -470,7 +470,7 @@ class Kernel:
             key, text = _reporting(self.name, text, kinds)
             entries = ["fresh", "over"] if kinds[0] == f"{result}*" else ["fresh"]
             given = self.name, kinds[:-1], result, grain
-            text += entry.HELPERS + whole.SHAPES
+            text += entry.HELPERS + whole.SHAPES + whole.PACKING
             text += "".join(whole.elementwise(name, *given, least) for name in entries)
             return self._functions(text, kinds, key, *entries)
 

@@ -722,6 +722,8 @@ class Finish(TensorEmitter):
             self.store(NULL, result)
             self.drop(y)
             self.call("PyErr_Clear", kind="void")
+        with self.otherwise(failed):  # it is in the order that arrays with gaps ask for, too
+            self.store(LLVMValue("true", "i1"), self.in_rows)
 
     def stop_if_failed(self, y: LLVMValue) -> None:
         """The caller's code repeats what failed, and explains; nothing stops an interrupt."""

@@ -15,6 +15,7 @@ from weft.native.codegen.entry import (
     PLAIN,
     RANK,
     SHAPE,
+    STRIDES,
     TUPLE,
     WRITEABLE,
     passed,
@@ -137,6 +138,115 @@ define private i1 @counts(ptr %self, ptr %object) {{
 !905 = !{{!"llvm.loop.vectorize.enable", i1 false}}
 """
 
+# An array with gaps whose dimensions are in order, such as a slice or a chunk, is copied for a loop
+# over plain arrays. The result is plain either way, as that of arrays in other orders is not.
+MOST_INPUTS = 8
+PACKING = f"""
+define private i1 @is_plain(ptr %object) {{
+  %at = getelementptr i8, ptr %object, i64 {FLAGS}
+  %flags = load i32, ptr %at
+  %kept = and i32 %flags, {PLAIN}
+  %plain = icmp eq i32 %kept, {PLAIN}
+  ret i1 %plain
+}}
+; whether each dimension steps over all behind it, and there are few elements, but some
+define private i1 @in_order(ptr %object) {{
+entry:
+  %rank = call i32 @rank(ptr %object)
+  %shape = call ptr @shape(ptr %object)
+  %at = getelementptr i8, ptr %object, i64 {STRIDES}
+  %strides = load ptr, ptr %at
+  %size = call i64 @size(ptr %object)
+  %some = icmp sgt i64 %size, 0
+  %few = icmp sle i64 %size, {SHORT}
+  %fine = and i1 %some, %few
+  br i1 %fine, label %next, label %no
+next:
+  %i = phi i32 [ %rank, %entry ], [ %i1, %look ]
+  %least = phi i64 [ 1, %entry ], [ %least1, %look ]
+  %more = icmp sgt i32 %i, 0
+  br i1 %more, label %look, label %yes
+look:
+  %i1 = sub i32 %i, 1
+  %pn = getelementptr i64, ptr %shape, i32 %i1
+  %ps = getelementptr i64, ptr %strides, i32 %i1
+  %n = load i64, ptr %pn
+  %step = load i64, ptr %ps
+  %right = icmp sge i64 %step, %least
+  %least1 = mul i64 %n, %step
+  br i1 %right, label %next, label %no, !llvm.loop !906
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
+define private ptr @packing(ptr %self, ptr %given, i64 %count, ptr %function) noinline {{
+entry:
+  %arrays = alloca ptr, i32 {MOST_INPUTS}
+  %copies = alloca ptr, i32 {MOST_INPUTS}
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %i1, %stored ]
+  %made = phi i64 [ 0, %entry ], [ %made1, %stored ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %look, label %all
+look:
+  %from = getelementptr ptr, ptr %given, i64 %i
+  %object = load ptr, ptr %from
+  %array = call i1 @is(ptr %self, ptr %object, i64 {PLACES["ndarray"]})
+  br i1 %array, label %layout, label %stored
+layout:
+  %ordered = call i1 @in_order(ptr %object)
+  br i1 %ordered, label %gaps, label %decline
+gaps:
+  %plain = call i1 @is_plain(ptr %object)
+  br i1 %plain, label %stored, label %pack
+pack:
+  %make = call ptr @known(ptr %self, i64 {PLACES["NewCopy"]})
+  %new = call ptr %make(ptr %object, i32 0)
+  %none = icmp eq ptr %new, null
+  br i1 %none, label %drop, label %packed
+packed:
+  %kept = getelementptr ptr, ptr %copies, i64 %made
+  store ptr %new, ptr %kept
+  %one_more = add i64 %made, 1
+  br label %stored
+stored:
+  %passed = phi ptr [ %object, %look ], [ %object, %gaps ], [ %new, %packed ]
+  %made1 = phi i64 [ %made, %look ], [ %made, %gaps ], [ %one_more, %packed ]
+  %to = getelementptr ptr, ptr %arrays, i64 %i
+  store ptr %passed, ptr %to
+  %i1 = add i64 %i, 1
+  br label %next
+all:
+  %useful = icmp sgt i64 %made, 0
+  br i1 %useful, label %run, label %decline
+run:
+  %result = call ptr %function(ptr %self, ptr %arrays, i64 %count)
+  br label %drop
+decline:
+  %nothing = call ptr @none(ptr %self)
+  br label %drop
+drop:
+  %found = phi ptr [ %result, %run ], [ %nothing, %decline ], [ null, %pack ]
+  br label %dropping
+dropping:
+  %j = phi i64 [ 0, %drop ], [ %j1, %let_go ]
+  %left = icmp slt i64 %j, %made
+  br i1 %left, label %let_go, label %done
+let_go:
+  %own = getelementptr ptr, ptr %copies, i64 %j
+  %copy = load ptr, ptr %own
+  %release = call ptr @known(ptr %self, i64 {PLACES["Py_DecRef"]})
+  call void %release(ptr %copy)
+  %j1 = add i64 %j, 1
+  br label %dropping
+done:
+  ret ptr %found
+}}
+!906 = distinct !{{!906, !904, !905}}
+"""
+
 ELEMENTWISE = """
 define ptr @{name}.{entry}(ptr %self, ptr %given, i64 %count) {{
 entry:
@@ -148,7 +258,7 @@ begin:
 no:
   %nothing = call ptr @none(ptr %self)
   ret ptr %nothing
-{checks}
+{gaps}{checks}
 check{count}:
 {reads}
   %bad = call i1 @failed(ptr %self)
@@ -178,6 +288,11 @@ apart:
 """
 
 
+_GAPS = """
+gaps:
+  %packed = call ptr @packing(ptr %self, ptr %given, i64 {count}, ptr @{name}.fresh)
+  ret ptr %packed
+"""
 _NEW_RESULT = """
   %out = call ptr @like(ptr %self, ptr %o{first}, i64 {result})
   %none = icmp eq ptr %out, null
@@ -203,8 +318,10 @@ def elementwise(
     """LLVM code of a loop over plain arrays of one shape, and numbers: ``name.fresh`` or ``.over``.
 
     The one makes a new array, the other writes over its first argument; both give the result, or
-    None for arguments that are not like that or too small.
+    None for arguments that are not like that or too small. The one that makes a new array takes
+    small ones with gaps too.
     """
+    packs = entry == "fresh" and len(kinds) <= MOST_INPUTS
     first = next(i for i, kind in enumerate(kinds) if kind.endswith("*"))
     checks = []
     for i, kind in enumerate(kinds):
@@ -215,18 +332,20 @@ def elementwise(
         else:
             checks.append(f"  %ok{i} = call i1 @counts(ptr %self, ptr %o{i})")
         follows = f"check{i + 1}"
+        declined = "gaps" if kind.endswith("*") and packs else "no"
         if kind.endswith("*") and i != first:
-            checks += [f"  br i1 %ok{i}, label %alike{i}, label %no", f"alike{i}:"]
+            checks += [f"  br i1 %ok{i}, label %alike{i}, label %{declined}", f"alike{i}:"]
             checks.append(f"  %same{i} = call i1 @agree(ptr %o{first}, ptr %o{i}, i32 0)")
             checks.append(f"  br i1 %same{i}, label %{follows}, label %no")
         else:
-            checks.append(f"  br i1 %ok{i}, label %{follows}, label %no")
+            checks.append(f"  br i1 %ok{i}, label %{follows}, label %{declined}")
     reads = [line for i, kind in enumerate(kinds) for line in read(i, kind)[2:]]
     make = _NEW_RESULT.format(first=first, result=PLACES[result])
     return ELEMENTWISE.format(
         name=name,
         entry=entry,
         make=make if entry == "fresh" else _SAME_RESULT,
+        gaps=_GAPS.format(name=name, count=len(kinds)) if packs else "",
         count=len(kinds),
         checks="\n".join(checks),
         reads="\n".join(reads),
