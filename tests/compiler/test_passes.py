@@ -12,6 +12,7 @@ import weft
 from weft.compiler import passes, program
 from weft.compiler.expand import Expansion
 from weft.compiler.fused import FusedWork
+from weft.compiler.passes import fusion
 from weft.compiler.passes.common import without_repeats
 from weft.compiler.passes.dead import without_dead
 from weft.compiler.passes.fusion import fused
@@ -150,6 +151,33 @@ def test_groups_do_not_wait_for_each_other() -> None:
             found = step(x, y, w)
     np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5)
     assert step.learned.compiled
+
+
+def looks(depth: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often fusion asks what a group reads from, in a step of a network over a binary tree."""
+    layer = weft.nn.Linear(8, 4)
+
+    def join(values: Any) -> Any:
+        if len(values) == 1:
+            return values[0]
+        half = len(values) // 2
+        return layer(weft.cat((join(values[:half]), join(values[half:])))).tanh()
+
+    with weft.graph.record() as graph:
+        ((join(weft.randn(2**depth, 4)) - 1) ** 2).mean().backward()
+    wanted = [r for r in graph._gradients.values() if r is not None]
+    expansion = Expansion(list(graph._specs.values()), leaves_of(graph))
+    counted = []
+    whole = fusion._sources
+    with monkeypatch.context() as patch:
+        patch.setattr(fusion, "_sources", lambda *args: counted.append(0) or whole(*args))
+        fused(expansion.nodes, [expansion.read(r) for r in wanted])
+    return len(counted)
+
+
+def test_fusion_of_large_graphs_takes_time_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
+    small, large = looks(5, monkeypatch), looks(8, monkeypatch)
+    assert large < 12 * small  # eight times as many nodes
 
 
 def test_a_vector_times_a_matrix_is_native() -> None:

@@ -10,6 +10,7 @@ from weft.compiler.ir import Value, WorkNode
 
 LARGEST = 32  # ops in one loop
 ARRAYS = 16  # that one loop reads and writes, at most
+SEARCHED = 64  # groups that are looked at for one that stands between two
 
 
 class _Group:
@@ -41,12 +42,12 @@ class _Group:
 
 def fused(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
     """The nodes, with neighbours joined where nothing between them stands in the way."""
-    groups: list[_Group] = []
+    groups: dict[int, _Group] = {}  # by identity
     maker: dict[Value, _Group] = {}
     spans = _Spans(len(nodes))
     for index, node in enumerate(nodes):
         group = _Group(index, node)
-        groups.append(group)
+        groups[id(group)] = group
         if group.elementwise:
             for x in dict.fromkeys(node.inputs()):
                 other = maker.get(x)
@@ -57,16 +58,16 @@ def fused(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
                     spans.cover(group.first, group.last)
         for r in node.results:
             maker[r] = group
-    return _in_order(groups, maker, ends)
+    return _in_order(list(groups.values()), maker, ends)
 
 
 def _joined(
-    into: _Group, group: _Group, maker: dict[Value, _Group], groups: list[_Group]
+    into: _Group, group: _Group, maker: dict[Value, _Group], groups: dict[int, _Group]
 ) -> _Group:
     into.members = sorted(into.members + group.members, key=lambda member: member[0])
     into.kind = into.kind or group.kind
     into.first, into.last = min(into.first, group.first), max(into.last, group.last)
-    groups.remove(group)
+    del groups[id(group)]
     for _, node in group.members:
         for r in node.results:
             if maker.get(r) is group:
@@ -100,14 +101,17 @@ class _Spans:
 
 
 def _between(early: _Group, late: _Group, maker: dict[Value, _Group], spans: _Spans) -> bool:
-    """Whether the later group depends on the earlier one through a third one."""
+    """Whether the later group depends on the earlier one through a third one.
+
+    Where that takes long to find out, as between the two ends of a large graph, the answer is yes.
+    """
     stack = [g for g in _sources(late, maker) if g is not early]
     seen = set(map(id, stack))
     first = spans.first(early.first)
     while stack:
         group = stack.pop()
         for source in _sources(group, maker):
-            if source is early:
+            if source is early or len(seen) > SEARCHED:
                 return True
             if id(source) not in seen and source.last >= first:
                 seen.add(id(source))
