@@ -409,3 +409,67 @@ def test_what_a_step_makes_of_its_arguments_is_not_taken_for_the_same(function: 
     for k in range(5):
         x = torch.arange(3.0) + k
         close(step(x), function(x))
+
+
+def test_versions_count_every_write_of_a_step() -> None:
+    layer, mean = nn.Linear(3, 2), nn.Linear(3, 2).requires_grad_(False)
+    rule = torch.optim.SGD(layer.parameters(), 0.1)
+
+    def step(x: Any) -> Any:
+        rule.zero_grad()
+        loss = layer(x).pow(2).mean()
+        loss.backward()
+        rule.step()
+        with torch.no_grad():
+            layer.weight.clamp_(-1, 1)
+            for p, q in zip(mean.parameters(), layer.parameters(), strict=True):
+                p.mul_(0.9).add_(q, alpha=0.1)
+        return loss
+
+    def versions() -> list[int]:
+        return [t._version for t in (*layer.parameters(), *mean.parameters())]
+
+    compiled = torch.compile(step, static=True)
+    for _ in range(5):
+        before = versions()
+        compiled(torch.randn(4, 3))
+        assert [now - then for now, then in zip(versions(), before, strict=True)] == [2, 1, 2, 2]
+    assert "1 programs" in compiled.explain()
+
+
+def test_a_scaler_that_looks_for_infinities_runs_eagerly() -> None:
+    layer = nn.Linear(3, 2)
+    rule = torch.optim.SGD(layer.parameters(), 0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=100)
+
+    def step(x: Any) -> None:
+        rule.zero_grad()
+        scaler.scale(layer(x).pow(2).mean()).backward()
+        scaler.step(rule)
+        scaler.update()
+
+    compiled = torch.compile(step, static=True)
+    for k in range(5):
+        compiled(torch.full((2, 3), math.inf if k == 4 else 1.0))
+    assert torch.isfinite(layer.weight).all() and scaler.get_scale() == 2.0
+    assert "reads values that change" in compiled.explain()
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda model: model.append(nn.ReLU()),
+        lambda model: model.add_module("last", nn.ReLU()),
+        lambda model: model[1].add_module("0", nn.ReLU()),
+    ],
+)
+def test_modules_that_are_added_are_noticed(add: Any) -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.Sequential())
+    compiled = torch.compile(lambda x: model(x), static=True)
+    with torch.no_grad():
+        for k in range(8):
+            if k == 4:
+                add(model)
+            x = torch.randn(5, 4)
+            assert compiled(x).ge(0).all() == (k >= 4)
+            close(compiled(x), model(x))

@@ -92,11 +92,12 @@ class Static:
             out = self.function(*args, **kwargs)
             ends = [recorder.ref(t) for t in tensors_in(out)]
             read = bool(recorder.numbers)
+            times = recorder.writes()
         roots = (self.function, args, kwargs)
         try:
             _check_taken(recorder, inputs)
             _check_result(out, read)
-            self.steps[key] = StaticStep(recorder.graph, ends, out, inputs, roots)
+            self.steps[key] = StaticStep(recorder.graph, times, ends, out, inputs, roots)
         except CannotLower as error:
             self.refused[str(error)] = self.refused.get(str(error), 0) + 1
         return out
@@ -154,8 +155,8 @@ def _check_result(value: Any, read: bool) -> None:
 class StaticStep:
     """The program of one recorded call."""
 
-    def __init__(self, graph: Any, ends: list[Ref], out: Any, inputs: list[Tensor],
-                 roots: Any) -> None:  # fmt: skip
+    def __init__(self, graph: Any, times: dict[int, int], ends: list[Ref], out: Any,
+                 inputs: list[Tensor], roots: Any) -> None:  # fmt: skip
         if graph._frozen:
             raise CannotLower(graph._frozen)
         specs = graph._specs
@@ -182,7 +183,7 @@ class StaticStep:
         writes = {
             leaf: r for leaf, r in graph._updates.items() if _lasts(specs[leaf], leaf in self.given)
         }
-        self.cells = [specs[leaf].leaf.lasting._vc for leaf in writes]
+        self.cells = [(specs[leaf].leaf.lasting._vc, times.get(leaf, 1)) for leaf in writes]
         if any(leaf in self.given for leaf in graph._updates):
             raise CannotLower("an argument that is written to")
         grads = graph._gradients
@@ -213,6 +214,7 @@ class StaticStep:
                 "a module or optimizer that keeps its parts in something else than dicts"
             )
         self.tables, self.names, self.values = [[g[k] for g in self.guards] for k in range(3)]
+        self.sizes = [(table, len(table)) for table in _tables(roots)]
         self.optimizers = [o for o in reached(roots) if isinstance(o, Optimizer)]
         known = {id(t) for o in self.optimizers for own in o.state.values() for t in own.values()}
         if any(s.kind == STATE and id(s.leaf.lasting) not in known for s in specs.values()):
@@ -249,8 +251,10 @@ class StaticStep:
         try:
             for table, name, value in zip(self.tables, self.names, self.values, strict=True):
                 guard.entry(table, name, value)
+            for table, length in self.sizes:
+                guard.size(table, length)
             for table in self.hooks:
-                guard.empty(table)
+                guard.size(table, 0)
             for optimizer in self.optimizers:
                 guard.entry(vars(optimizer), "param_groups", optimizer.param_groups)
                 guard.items(optimizer.param_groups, optimizer.param_groups)
@@ -264,7 +268,7 @@ class StaticStep:
                 guard.slot(node, "extras", None)
                 guard.slot(node, "post_accumulate", node.post_accumulate)
                 if node.post_accumulate is not None:
-                    guard.empty(node.post_accumulate)
+                    guard.size(node.post_accumulate, 0)
         except (Unsupported, AttributeError, StopIteration):
             return None
         self.known = self._arrays()
@@ -272,6 +276,8 @@ class StaticStep:
 
     def _holds(self) -> bool:
         """The same, by comparing one after another."""
+        if any(len(table) != length for table, length in self.sizes):
+            return False
         if not all(map(is_, map(dict.get, self.tables, self.names), self.values)):
             if not self._is_equal():
                 return False
@@ -329,8 +335,8 @@ class StaticStep:
         self.program.kept = None
         if found is None:
             return False, None
-        for cell in self.cells:
-            cell[0] += 1
+        for cell, times in self.cells:
+            cell[0] += times
         for t, array in zip(self.grads, found[self.ends :], strict=False):
             t._grad = wrap(array)
         for t in self.cleared:
@@ -407,6 +413,14 @@ def _guards(roots: Any) -> Iterator[tuple[dict[Any, Any], Any, Any]]:
                 yield found.state, p, own
                 for name, value in own.items():
                     yield own, name, value
+
+
+def _tables(roots: Any) -> Iterator[dict[str, Any]]:
+    """The tables of modules, to which something may be added."""
+    for found in reached(roots):
+        if isinstance(found, Module):
+            for module in found.modules():
+                yield from (module._parameters, module._buffers, module._modules)
 
 
 def _attributes(module: Module) -> Iterator[tuple[dict[Any, Any], Any, Any]]:
