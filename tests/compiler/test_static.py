@@ -473,3 +473,81 @@ def test_modules_that_are_added_are_noticed(add: Any) -> None:
             x = torch.randn(5, 4)
             assert compiled(x).ge(0).all() == (k >= 4)
             close(compiled(x), model(x))
+
+
+def clears_outside(step: Any, rule: Any, layers: Any, k: int) -> None:
+    if k % 4 != 3:  # one of four batches adds to the gradients of the one before
+        rule.zero_grad()
+    step(layers[0])
+
+
+def moves_one_layer_or_another(step: Any, rule: Any, layers: Any, k: int) -> None:
+    step(layers[k // 3 % 2], rule)
+
+
+def finds_a_gradient_of_its_own(step: Any, rule: Any, layers: Any, k: int) -> None:
+    if k % 5 == 4:
+        layers[1].weight.grad = torch.ones(3, 3)
+    step(layers[0], rule if k % 2 else None)
+    rule.zero_grad()
+
+
+@pytest.mark.parametrize(
+    "call", [clears_outside, moves_one_layer_or_another, finds_a_gradient_of_its_own]
+)
+def test_gradients_that_are_there_before_a_step_are_added_to_or_cleared(call: Any) -> None:
+    def trained(static: bool) -> list[Any]:
+        torch.manual_seed(0)
+        layers = [nn.Linear(3, 3), nn.Linear(3, 3)]
+        parameters = [p for layer in layers for p in layer.parameters()]
+        rule = torch.optim.SGD(parameters, 0.1)
+
+        def step(layer: Any, clears: Any = None) -> None:
+            if clears is not None:
+                clears.zero_grad()
+            layer(data).pow(2).mean().backward()
+            rule.step()
+
+        data = torch.randn(4, 3)
+        made = torch.compile(step, static=True) if static else step
+        seen: list[Any] = []
+        for k in range(24):
+            call(made, rule, layers, k)
+            seen += [(None if p.grad is None else p.grad.clone(), p.clone()) for p in parameters]
+        if static:
+            assert made.steps
+        return seen
+
+    for (grad, p), (known_grad, known) in zip(trained(True), trained(False), strict=True):
+        close(p, known)
+        assert (grad is None) == (known_grad is None)
+        if grad is not None:
+            close(grad, known_grad)
+
+
+@pytest.mark.parametrize("clears", [False, True])
+def test_gradients_of_leaves_that_no_module_has(clears: bool) -> None:
+    leaf = torch.ones(3, requires_grad=True)
+
+    def step(x: Any) -> None:
+        if clears:
+            leaf.grad = None
+        (leaf * x).sum().backward()
+
+    compiled = torch.compile(step, static=True)
+    for k in range(10):
+        if not clears and k != 6:
+            leaf.grad = None
+        compiled(torch.full((3,), float(k)))
+        assert leaf.grad is not None
+        assert leaf.grad.tolist() == [11.0 if k == 6 and not clears else k] * 3
+    assert compiled.steps
+
+
+def test_an_argument_that_gets_a_gradient_gets_it() -> None:
+    compiled = torch.compile(lambda leaf, x: (leaf * x).sum().backward(), static=True)
+    for k in range(5):
+        leaf = torch.ones(3, requires_grad=True)
+        compiled(leaf, torch.full((3,), float(k)))
+        assert leaf.grad is not None and leaf.grad.tolist() == [k] * 3
+    assert "an argument that gets a gradient" in compiled.explain()

@@ -35,6 +35,7 @@ from weft.graph.draws import Draw
 from weft.graph.recording import Recorder
 from weft.graph.run import _lasts
 from weft.graph.spec import LEAVES, STATE, Ref
+from weft.graph.steps import Step
 from weft.nn._hooks import EVERYWHERE
 from weft.nn.module import Module
 from weft.operators.outputs import tensors_in
@@ -59,6 +60,7 @@ class Static:
         functools.update_wrapper(self, function, updated=())
         self.function = function
         self.steps: dict[Any, StaticStep] = {}
+        self.filled: dict[int, Tensor] = {}  # leaves that have gradients before some calls
         self.seen: dict[Any, int] = {}
         self.refused: dict[str, int] = {}
         self.calls = 0
@@ -73,31 +75,41 @@ class Static:
         key = (given, now.grad, dt.get_default_dtype())
         step = self.steps.get(key)
         if step is not None:
-            if step.holds():
+            if not step.holds():
+                self._forget(key)
+            elif step.begins_clean():
                 done, out = step.run(inputs)
                 if done:
                     return out
-            else:
-                del self.steps[key]
-                self.seen[key] = WARM_UP - 1
+            elif not self.filled.keys() >= {id(t) for t in step.clean}:
+                # Recorded once more, it may turn out that the step clears them.
+                self.filled.update((id(t), t) for t in step.clean)
+                self._forget(key)
             return self.function(*args, **kwargs)
         return self._learn(key, inputs, args, kwargs)
+
+    def _forget(self, key: Any) -> None:
+        """Let the next call with arguments of a kind be recorded."""
+        del self.steps[key]
+        self.seen[key] = WARM_UP - 1
 
     def _learn(self, key: Any, inputs: list[Tensor], args: Any, kwargs: Any) -> Any:
         count = self.seen[key] = self.seen.get(key, 0) + 1
         if count != WARM_UP or len(self.steps) >= COURSES:
             return self.function(*args, **kwargs)
+        roots = (self.function, args, kwargs)
+        leaves = (*_parameters(roots), *self.filled.values())
+        before = {id(t) for t in leaves if t._grad is not None}
         recorder = Recorder(values=False, profile=False, home=sys._getframe())
         with recorder:
             out = self.function(*args, **kwargs)
             ends = [recorder.ref(t) for t in tensors_in(out)]
             read = bool(recorder.numbers)
             times = recorder.writes()
-        roots = (self.function, args, kwargs)
         try:
             _check_taken(recorder, inputs)
             _check_result(out, read)
-            self.steps[key] = StaticStep(recorder.graph, times, ends, out, inputs, roots)
+            self.steps[key] = StaticStep(recorder.graph, times, before, ends, out, inputs, roots)
         except CannotLower as error:
             self.refused[str(error)] = self.refused.get(str(error), 0) + 1
         return out
@@ -155,8 +167,8 @@ def _check_result(value: Any, read: bool) -> None:
 class StaticStep:
     """The program of one recorded call."""
 
-    def __init__(self, graph: Any, times: dict[int, int], ends: list[Ref], out: Any,
-                 inputs: list[Tensor], roots: Any) -> None:  # fmt: skip
+    def __init__(self, graph: Any, times: dict[int, int], before: set[int], ends: list[Ref],
+                 out: Any, inputs: list[Tensor], roots: Any) -> None:  # fmt: skip
         if graph._frozen:
             raise CannotLower(graph._frozen)
         specs = graph._specs
@@ -187,6 +199,8 @@ class StaticStep:
         if any(leaf in self.given for leaf in graph._updates):
             raise CannotLower("an argument that is written to")
         grads = graph._gradients
+        if any(leaf in self.given for leaf in grads):
+            raise CannotLower("an argument that gets a gradient")
         self.grads = [specs[leaf].leaf.tensor for leaf, r in grads.items() if r is not None]
         self.cleared = [specs[leaf].leaf.tensor for leaf, r in grads.items() if r is None]
         draws = [Ref(s.id) for s in specs.values() if isinstance(s.op, Draw)]
@@ -219,6 +233,7 @@ class StaticStep:
         known = {id(t) for o in self.optimizers for own in o.state.values() for t in own.values()}
         if any(s.kind == STATE and id(s.leaf.lasting) not in known for s in specs.values()):
             raise CannotLower("the state of an optimizer that the step makes itself")
+        self._note_gradients(specs, before)
         self.moved = [_moved_by(o) for o in self.optimizers]  # compared by identity
         hooks = [_global_optimizer_pre_hooks, _global_optimizer_post_hooks]
         for o in self.optimizers:
@@ -233,6 +248,22 @@ class StaticStep:
         self.known: list[Any] = []  # the arrays of leaves, for as long as nothing has changed
         self.watched = 0
         self.assumed = f"{len(constants)} tensors from outside, all numbers, branches and loops"
+
+    def _note_gradients(self, specs: Any, before: set[int]) -> None:
+        """Find out which leaves may have a gradient before a step, since it clears them.
+
+        The others must have none: the step would add to it, or make use of it.
+        """
+        stepped = {id(s.op.optimizer) for s in specs.values() if isinstance(s.op, Step)}
+        moved = [p for o in self.optimizers if id(o) in stepped for p in _parameters_of(o)]
+        reached = {id(t): t for t in (*self.grads, *self.cleared)}
+        idle = [p for p in moved if id(p) not in reached]
+        self.cleared += [p for p in idle if id(p) in before and p._grad is None]
+        self.clean = [t for t in (*reached.values(), *idle) if id(t) not in before]
+
+    def begins_clean(self) -> bool:
+        """Whether no leaf has a gradient that had none when the step was recorded."""
+        return all(t._grad is None for t in self.clean)
 
     def holds(self) -> bool:
         """Whether everything is as it was when the step was recorded."""
@@ -428,6 +459,17 @@ def _attributes(module: Module) -> Iterator[tuple[dict[Any, Any], Any, Any]]:
     own = vars(module)
     for name in ("forward", "_hooked", *(n for n in own if n[:1] != "_" and n != "forward")):
         yield own, name, own.get(name)
+
+
+def _parameters(roots: Any) -> Iterator[Tensor]:
+    """The parameters of modules and optimizers."""
+    for found in reached(roots):
+        yield from found.parameters() if isinstance(found, Module) else _parameters_of(found)
+
+
+def _parameters_of(optimizer: Optimizer) -> Iterator[Tensor]:
+    for group in optimizer.param_groups:
+        yield from group["params"]
 
 
 def _moved_by(optimizer: Optimizer) -> list[Any]:
