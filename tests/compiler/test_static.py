@@ -551,3 +551,153 @@ def test_an_argument_that_gets_a_gradient_gets_it() -> None:
         compiled(leaf, torch.full((3,), float(k)))
         assert leaf.grad is not None and leaf.grad.tolist() == [k] * 3
     assert "an argument that gets a gradient" in compiled.explain()
+
+
+class Stateful(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.hidden, self.calls = nn.RNNCell(3, 3), torch.zeros(2, 3), 0
+        self.seen: list[Any] = []
+        self.register_buffer("mean", torch.zeros(3))
+        self.rule = torch.optim.SGD(self.cell.parameters(), 0.1)
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.rule, 5)
+
+
+def keeps_hidden(m: Any, x: Any) -> None:
+    m.hidden = m.cell(x, m.hidden.detach())
+
+
+def counts(m: Any, x: Any) -> None:
+    m.calls += 1
+
+
+def averages(m: Any, x: Any) -> None:
+    m.mean = 0.9 * m.mean + x.mean(0)
+
+
+def appends(m: Any, x: Any) -> None:
+    m.seen.append(x)
+
+
+def schedules(m: Any, x: Any) -> None:
+    m.scheduler.step()
+
+
+def switches(m: Any, x: Any) -> None:
+    m.train(not m.training)
+
+
+def decays(m: Any, x: Any) -> None:
+    m.rule.param_groups[0]["lr"] *= 0.9
+
+
+@pytest.mark.parametrize(
+    "change", [keeps_hidden, counts, averages, appends, schedules, switches, decays]
+)
+def test_a_step_that_changes_what_python_holds_runs_eagerly(change: Any) -> None:
+    def trained(static: bool) -> tuple[Any, ...]:
+        torch.manual_seed(0)
+        model = Stateful()
+
+        def step(x: Any) -> Any:
+            model.rule.zero_grad()
+            loss = model.cell(x, model.hidden.detach() + model.mean).pow(2).sum()
+            loss.backward()
+            model.rule.step()
+            change(model, x)
+            return loss
+
+        made = torch.compile(step, static=True) if static else step
+        losses = [made(torch.randn(2, 3)).item() for _ in range(8)]
+        state = model.calls, len(model.seen), model.training, model.rule.param_groups[0]["lr"]
+        return losses, state
+
+    assert trained(True) == trained(False)
+
+
+def test_a_step_that_counts_in_a_variable_runs_eagerly() -> None:
+    number = 0
+
+    def step(x: Any) -> Any:
+        nonlocal number
+        number += 1
+        return x * number
+
+    compiled = torch.compile(step, static=True)
+    assert [compiled(torch.ones(1)).item() for _ in range(5)] == [1, 2, 3, 4, 5]
+
+
+def test_a_pass_goes_on_behind_an_argument() -> None:
+    below, above = nn.Linear(3, 3), nn.Linear(3, 2)
+    compiled = torch.compile(lambda h: above(h).pow(2).sum().backward(), static=True)
+    for _ in range(5):
+        below.zero_grad()
+        above.zero_grad()
+        compiled(below(torch.ones(2, 3)))
+        assert below.weight.grad is not None
+    assert "goes on behind" in compiled.explain()
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_an_argument_that_shows_written_memory(first: int) -> None:
+    def summed(static: bool) -> list[float]:
+        kept = torch.ones(6, 3)
+
+        def step(x: Any) -> Any:
+            kept[:2] = x[:2] * 2
+            return x.sum()
+
+        made = torch.compile(step, static=True) if static else step
+        given = [kept[first : first + 3] if k > 3 else torch.full((3, 3), k) for k in range(8)]
+        return [made(x.float()).item() for x in given]
+
+    assert summed(True) == summed(False)
+
+
+def lengths(k: int) -> Any:
+    return torch.tensor([4, 1 + k % 3])
+
+
+def packed(x: Any, k: Any) -> Any:
+    made = nn.utils.rnn.pack_padded_sequence(x, k, enforce_sorted=False)
+    return nn.utils.rnn.pad_packed_sequence(made, total_length=4)[0] * 2
+
+
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [
+        (packed, lambda k: (torch.ones(4, 2, 1), lengths(k))),
+        (lambda x: torch.full((3,), x) * 2, lambda k: (torch.tensor(float(k)),)),
+        (lambda x: torch.tensor(x) * 2, lambda k: (torch.tensor(float(k)),)),
+        (lambda x: torch.linspace(0, x, 3) * 2, lambda k: (torch.tensor(float(k)),)),
+        (lambda x, a: torch.add(x, x, alpha=a), lambda k: (torch.ones(3), torch.tensor(k))),
+        (lambda x, a: x[a:] * 2, lambda k: (torch.arange(8.0), torch.tensor(k))),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:To copy construct")
+def test_numbers_that_functions_read_are_those_of_the_call(function: Any, given: Any) -> None:
+    compiled = torch.compile(function, static=True)
+    for k in range(6):
+        assert torch.equal(compiled(*given(k)), function(*given(k)))
+
+
+def test_a_factorisation_that_fails_is_an_error() -> None:
+    compiled = torch.compile(lambda x: torch.linalg.cholesky(x) * 2, static=True)
+    for _ in range(4):
+        compiled(torch.eye(3))
+    with pytest.raises(torch.linalg.LinAlgError):
+        compiled(-torch.eye(3))
+
+
+def test_a_pass_that_ends_before_the_history_of_an_argument_is_compiled() -> None:
+    below, above = nn.Linear(3, 3), nn.Linear(3, 2)
+
+    def step(h: Any) -> None:
+        above.zero_grad()
+        above(h.detach() * 2).pow(2).sum().backward()
+
+    compiled = torch.compile(step, static=True)
+    for _ in range(5):
+        compiled(below(torch.ones(2, 3)))
+        assert above.weight.grad is not None and below.weight.grad is None
+    assert "1 programs" in compiled.explain()

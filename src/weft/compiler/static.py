@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter, is_
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -39,6 +39,7 @@ from weft.graph.steps import Step
 from weft.nn._hooks import EVERYWHERE
 from weft.nn.module import Module
 from weft.operators.outputs import tensors_in
+from weft.optim.lr_scheduler import LRScheduler
 from weft.optim.optimizer import (
     Optimizer,
     _global_optimizer_post_hooks,
@@ -77,6 +78,8 @@ class Static:
         if step is not None:
             if not step.holds():
                 self._forget(key)
+            elif not step.is_apart(inputs):
+                pass
             elif step.begins_clean():
                 done, out = step.run(inputs)
                 if done:
@@ -100,6 +103,7 @@ class Static:
         roots = (self.function, args, kwargs)
         leaves = (*_parameters(roots), *self.filled.values())
         before = {id(t) for t in leaves if t._grad is not None}
+        state = PythonState(_holders(roots))
         recorder = Recorder(values=False, profile=False, home=sys._getframe())
         with recorder:
             out = self.function(*args, **kwargs)
@@ -108,6 +112,11 @@ class Static:
             times = recorder.writes()
         try:
             _check_taken(recorder, inputs)
+            _check_passes(recorder)
+            if state.is_changed():
+                raise CannotLower(
+                    "it sets attributes, settings or variables, or changes lists or dicts"
+                )
             _check_result(out, read)
             self.steps[key] = StaticStep(recorder.graph, times, before, ends, out, inputs, roots)
         except CannotLower as error:
@@ -150,6 +159,20 @@ def _check_taken(recorder: Recorder, inputs: list[Tensor]) -> None:
             stack += fresh
         if id(tensor) in given or not seen.isdisjoint(changing):
             raise CannotLower(f"Python reads values that change from call to call, at {line}")
+
+
+def _check_passes(recorder: Recorder) -> None:
+    """Refuse backward passes that go on behind tensors from outside, where no record leads."""
+    specs, flows = recorder.graph._specs, recorder.flows
+    roots = [root for made in recorder.graph._passes for root, _ in made.roots if root is not None]
+    seen, stack = set(roots), roots
+    while stack:
+        spec = specs[stack.pop().node]
+        if spec.leaf is not None and not spec.leaf.lasting.is_leaf:
+            raise CannotLower("a backward pass that goes on behind a tensor from outside")
+        found = {r for r in spec.refs() if r in flows} - seen
+        seen |= found
+        stack += found
 
 
 def _check_result(value: Any, read: bool) -> None:
@@ -195,6 +218,7 @@ class StaticStep:
         writes = {
             leaf: r for leaf, r in graph._updates.items() if _lasts(specs[leaf], leaf in self.given)
         }
+        self.written = [specs[leaf].leaf.lasting for leaf in writes]
         self.cells = [(specs[leaf].leaf.lasting._vc, times.get(leaf, 1)) for leaf in writes]
         if any(leaf in self.given for leaf in graph._updates):
             raise CannotLower("an argument that is written to")
@@ -246,6 +270,7 @@ class StaticStep:
         constants = [t for t in self.held.values() if not isinstance(t, Parameter)]
         self.unchanged: Callable[[], bool] | None = None
         self.known: list[Any] = []  # the arrays of leaves, for as long as nothing has changed
+        self.owners: set[int] = set()  # of the memory that is written to, while arrays are known
         self.watched = 0
         self.assumed = f"{len(constants)} tensors from outside, all numbers, branches and loops"
 
@@ -261,9 +286,18 @@ class StaticStep:
         self.cleared += [p for p in idle if id(p) in before and p._grad is None]
         self.clean = [t for t in (*reached.values(), *idle) if id(t) not in before]
 
+    def is_apart(self, inputs: list[Tensor]) -> bool:
+        """Whether no argument shows memory that the step writes to."""
+        owners = self.owners if self.unchanged is not None else set(map(_owner, self.written))
+        for t in inputs:
+            array = ARRAY(t)
+            if id(array if array.base is None else array.base) in owners:
+                return False
+        return True
+
     def begins_clean(self) -> bool:
         """Whether no leaf has a gradient that had none when the step was recorded."""
-        return all(t._grad is None for t in self.clean)
+        return not self.clean or all(t._grad is None for t in self.clean)
 
     def holds(self) -> bool:
         """Whether everything is as it was when the step was recorded."""
@@ -303,6 +337,7 @@ class StaticStep:
         except (Unsupported, AttributeError, StopIteration):
             return None
         self.known = self._arrays()
+        self.owners = set(map(_owner, self.written))
         return guard.made()
 
     def _holds(self) -> bool:
@@ -381,6 +416,12 @@ class StaticStep:
         """What the program does, and what it takes for granted."""
         guards = f"guarded: arguments, {len(self.guards)} entries of modules and optimizers"
         return [*self.program.explain(), guards, f"taken for granted: {self.assumed}"]
+
+
+def _owner(tensor: Tensor) -> int:
+    """The array that owns the memory of a tensor, by its identity."""
+    array = ARRAY(tensor)
+    return id(array) if array.base is None else id(array.base)
 
 
 def _key(value: Any, inputs: list[Tensor]) -> Any:
@@ -497,17 +538,80 @@ def reached(roots: Any) -> list[Any]:
             stack += value
         elif isinstance(value, dict):
             stack += value.values()
-        elif isinstance(value, MethodType):
-            stack += [value.__func__, value.__self__]
-        elif isinstance(value, FunctionType):
-            cells = value.__closure__ or ()
-            stack += [cell.cell_contents for cell in cells if _filled_cell(cell)]
-            known = value.__globals__
-            if not (value.__module__ or "").startswith("weft."):
-                stack += [known[n] for n in value.__code__.co_names if n in known]
+        elif isinstance(value, (FunctionType, MethodType)):
+            stack += _named_by(value)
         elif not isinstance(value, (Tensor, ModuleType, type)):
             stack += list(getattr(value, "__dict__", {}).values())
     return list(found.values())
+
+
+OWN = frozenset(vars(Module())) - {"_parameters", "_buffers", "_modules", "training"}
+
+
+class PythonState:
+    """What stands in attributes, lists and dicts, before a call that may change it."""
+
+    def __init__(self, holders: Iterable[Any]) -> None:
+        self.seen = [(holder, _contents(holder)) for holder in holders]
+
+    def is_changed(self) -> bool:
+        """Whether something else stands there now."""
+        return not all(_same(_contents(holder), before) for holder, before in self.seen)
+
+
+def _contents(holder: Any) -> list[Any]:
+    if isinstance(holder, FunctionType):
+        return _named_by(holder)
+    if isinstance(holder, Module):
+        holder = {name: x for name, x in vars(holder).items() if name not in OWN}
+    return [y for x in holder.items() for y in x] if isinstance(holder, dict) else list(holder)
+
+
+def _same(now: Any, before: Any) -> bool:
+    """Whether values are the same objects, or equal numbers and texts."""
+    if now is before:
+        return True
+    if now.__class__ is not before.__class__:
+        return False
+    if isinstance(now, (list, tuple)):
+        return len(now) == len(before) and all(map(_same, now, before))
+    return now.__class__ in PLAIN and repr(now) == repr(before)
+
+
+def _holders(roots: Any) -> list[Any]:
+    """What a function can name and its call may change: lists, dicts, objects, functions' cells."""
+    found: list[Any] = []
+    stack, seen = [roots], set()
+    while stack:
+        value = stack.pop()
+        if id(value) in seen or isinstance(value, (Tensor, ModuleType, type)):
+            continue
+        seen.add(id(value))
+        if isinstance(value, tuple):
+            stack += value
+        elif isinstance(value, MethodType):
+            stack += _named_by(value)
+        elif isinstance(value, (list, dict, Module, FunctionType)):
+            found.append(value)
+            stack += _contents(value)
+        elif isinstance(value, Optimizer):
+            stack += [value.param_groups, value.state]
+        elif hasattr(value, "__dict__") and (
+            isinstance(value, LRScheduler) or not type(value).__module__.startswith("weft.")
+        ):
+            stack.append(vars(value))
+    return found
+
+
+def _named_by(value: FunctionType | MethodType) -> list[Any]:
+    """What the code of a function can name: its cells and globals, and whose method it is."""
+    if isinstance(value, MethodType):
+        return [value.__func__, value.__self__]
+    found = [c.cell_contents for c in value.__closure__ or () if _filled_cell(c)]
+    if not (value.__module__ or "").startswith("weft."):
+        known = value.__globals__
+        found += [known[n] for n in value.__code__.co_names if n in known]
+    return found
 
 
 def _filled_cell(cell: Any) -> bool:
