@@ -37,7 +37,7 @@ class World:
         for key, value in (*self.table.items(), ("absent", None)):
             guard.entry(self.table, key, value)
         guard.entry(self.of_tensors, self.key, self.of_tensors[self.key])
-        guard.empty(self.hooks)
+        guard.size(self.hooks, 0)
         for held in (self.items, self.nothing):
             guard.items(held, held)
         guard.slot(self.tensor, "_a", self.tensor._a)

@@ -113,3 +113,34 @@ def test_a_changed_value_is_named_with_the_call_that_saved_it():
             message = str(error)
     assert ": mul" in message
     assert "test_passes_over_parts.py" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("mul (MulBackward0)", lambda w, x: (w * x).tanh()),
+        ("pow (PowBackward0)", lambda w, x: w**3),
+        ("pow (PowBackward1)", lambda w, x: (x.detach().abs() + 1) ** w),
+        ("div (DivBackward0)", lambda w, x: (w / x).exp()),
+        ("mv (MvBackward0)", lambda w, x: x.expand(2, 3) @ w),
+    ],
+)
+def test_a_changed_value_is_named_with_its_node_as_eagerly(name, function):
+    def messages(function):
+        found = []
+        for _ in range(CALLS):
+            w, x = torch.full((3,), 2.0, requires_grad=True), torch.full((3,), 3.0)
+            loss = function(w, x).sum()
+            with torch.no_grad():
+                w.add_(1)
+                x.add_(1)
+            try:
+                loss.backward()
+                found.append("")
+            except RuntimeError as error:
+                found.append(str(error).partition(", and it was")[0])
+        return found
+
+    expected = messages(function)
+    assert name in expected[0]
+    assert messages(Compiled(function)) == expected

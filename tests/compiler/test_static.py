@@ -409,3 +409,295 @@ def test_what_a_step_makes_of_its_arguments_is_not_taken_for_the_same(function: 
     for k in range(5):
         x = torch.arange(3.0) + k
         close(step(x), function(x))
+
+
+def test_versions_count_every_write_of_a_step() -> None:
+    layer, mean = nn.Linear(3, 2), nn.Linear(3, 2).requires_grad_(False)
+    rule = torch.optim.SGD(layer.parameters(), 0.1)
+
+    def step(x: Any) -> Any:
+        rule.zero_grad()
+        loss = layer(x).pow(2).mean()
+        loss.backward()
+        rule.step()
+        with torch.no_grad():
+            layer.weight.clamp_(-1, 1)
+            for p, q in zip(mean.parameters(), layer.parameters(), strict=True):
+                p.mul_(0.9).add_(q, alpha=0.1)
+        return loss
+
+    def versions() -> list[int]:
+        return [t._version for t in (*layer.parameters(), *mean.parameters())]
+
+    compiled = torch.compile(step, static=True)
+    for _ in range(5):
+        before = versions()
+        compiled(torch.randn(4, 3))
+        assert [now - then for now, then in zip(versions(), before, strict=True)] == [2, 1, 2, 2]
+    assert "1 programs" in compiled.explain()
+
+
+def test_a_scaler_that_looks_for_infinities_runs_eagerly() -> None:
+    layer = nn.Linear(3, 2)
+    rule = torch.optim.SGD(layer.parameters(), 0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=100)
+
+    def step(x: Any) -> None:
+        rule.zero_grad()
+        scaler.scale(layer(x).pow(2).mean()).backward()
+        scaler.step(rule)
+        scaler.update()
+
+    compiled = torch.compile(step, static=True)
+    for k in range(5):
+        compiled(torch.full((2, 3), math.inf if k == 4 else 1.0))
+    assert torch.isfinite(layer.weight).all() and scaler.get_scale() == 2.0
+    assert "reads values that change" in compiled.explain()
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda model: model.append(nn.ReLU()),
+        lambda model: model.add_module("last", nn.ReLU()),
+        lambda model: model[1].add_module("0", nn.ReLU()),
+    ],
+)
+def test_modules_that_are_added_are_noticed(add: Any) -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.Sequential())
+    compiled = torch.compile(lambda x: model(x), static=True)
+    with torch.no_grad():
+        for k in range(8):
+            if k == 4:
+                add(model)
+            x = torch.randn(5, 4)
+            assert compiled(x).ge(0).all() == (k >= 4)
+            close(compiled(x), model(x))
+
+
+def clears_outside(step: Any, rule: Any, layers: Any, k: int) -> None:
+    if k % 4 != 3:  # one of four batches adds to the gradients of the one before
+        rule.zero_grad()
+    step(layers[0])
+
+
+def moves_one_layer_or_another(step: Any, rule: Any, layers: Any, k: int) -> None:
+    step(layers[k // 3 % 2], rule)
+
+
+def finds_a_gradient_of_its_own(step: Any, rule: Any, layers: Any, k: int) -> None:
+    if k % 5 == 4:
+        layers[1].weight.grad = torch.ones(3, 3)
+    step(layers[0], rule if k % 2 else None)
+    rule.zero_grad()
+
+
+@pytest.mark.parametrize(
+    "call", [clears_outside, moves_one_layer_or_another, finds_a_gradient_of_its_own]
+)
+def test_gradients_that_are_there_before_a_step_are_added_to_or_cleared(call: Any) -> None:
+    def trained(static: bool) -> list[Any]:
+        torch.manual_seed(0)
+        layers = [nn.Linear(3, 3), nn.Linear(3, 3)]
+        parameters = [p for layer in layers for p in layer.parameters()]
+        rule = torch.optim.SGD(parameters, 0.1)
+
+        def step(layer: Any, clears: Any = None) -> None:
+            if clears is not None:
+                clears.zero_grad()
+            layer(data).pow(2).mean().backward()
+            rule.step()
+
+        data = torch.randn(4, 3)
+        made = torch.compile(step, static=True) if static else step
+        seen: list[Any] = []
+        for k in range(24):
+            call(made, rule, layers, k)
+            seen += [(None if p.grad is None else p.grad.clone(), p.clone()) for p in parameters]
+        if static:
+            assert made.steps
+        return seen
+
+    for (grad, p), (known_grad, known) in zip(trained(True), trained(False), strict=True):
+        close(p, known)
+        assert (grad is None) == (known_grad is None)
+        if grad is not None:
+            close(grad, known_grad)
+
+
+@pytest.mark.parametrize("clears", [False, True])
+def test_gradients_of_leaves_that_no_module_has(clears: bool) -> None:
+    leaf = torch.ones(3, requires_grad=True)
+
+    def step(x: Any) -> None:
+        if clears:
+            leaf.grad = None
+        (leaf * x).sum().backward()
+
+    compiled = torch.compile(step, static=True)
+    for k in range(10):
+        if not clears and k != 6:
+            leaf.grad = None
+        compiled(torch.full((3,), float(k)))
+        assert leaf.grad is not None
+        assert leaf.grad.tolist() == [11.0 if k == 6 and not clears else k] * 3
+    assert compiled.steps
+
+
+def test_an_argument_that_gets_a_gradient_gets_it() -> None:
+    compiled = torch.compile(lambda leaf, x: (leaf * x).sum().backward(), static=True)
+    for k in range(5):
+        leaf = torch.ones(3, requires_grad=True)
+        compiled(leaf, torch.full((3,), float(k)))
+        assert leaf.grad is not None and leaf.grad.tolist() == [k] * 3
+    assert "an argument that gets a gradient" in compiled.explain()
+
+
+class Stateful(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.hidden, self.calls = nn.RNNCell(3, 3), torch.zeros(2, 3), 0
+        self.seen: list[Any] = []
+        self.register_buffer("mean", torch.zeros(3))
+        self.rule = torch.optim.SGD(self.cell.parameters(), 0.1)
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.rule, 5)
+
+
+def keeps_hidden(m: Any, x: Any) -> None:
+    m.hidden = m.cell(x, m.hidden.detach())
+
+
+def counts(m: Any, x: Any) -> None:
+    m.calls += 1
+
+
+def averages(m: Any, x: Any) -> None:
+    m.mean = 0.9 * m.mean + x.mean(0)
+
+
+def appends(m: Any, x: Any) -> None:
+    m.seen.append(x)
+
+
+def schedules(m: Any, x: Any) -> None:
+    m.scheduler.step()
+
+
+def switches(m: Any, x: Any) -> None:
+    m.train(not m.training)
+
+
+def decays(m: Any, x: Any) -> None:
+    m.rule.param_groups[0]["lr"] *= 0.9
+
+
+@pytest.mark.parametrize(
+    "change", [keeps_hidden, counts, averages, appends, schedules, switches, decays]
+)
+def test_a_step_that_changes_what_python_holds_runs_eagerly(change: Any) -> None:
+    def trained(static: bool) -> tuple[Any, ...]:
+        torch.manual_seed(0)
+        model = Stateful()
+
+        def step(x: Any) -> Any:
+            model.rule.zero_grad()
+            loss = model.cell(x, model.hidden.detach() + model.mean).pow(2).sum()
+            loss.backward()
+            model.rule.step()
+            change(model, x)
+            return loss
+
+        made = torch.compile(step, static=True) if static else step
+        losses = [made(torch.randn(2, 3)).item() for _ in range(8)]
+        state = model.calls, len(model.seen), model.training, model.rule.param_groups[0]["lr"]
+        return losses, state
+
+    assert trained(True) == trained(False)
+
+
+def test_a_step_that_counts_in_a_variable_runs_eagerly() -> None:
+    number = 0
+
+    def step(x: Any) -> Any:
+        nonlocal number
+        number += 1
+        return x * number
+
+    compiled = torch.compile(step, static=True)
+    assert [compiled(torch.ones(1)).item() for _ in range(5)] == [1, 2, 3, 4, 5]
+
+
+def test_a_pass_goes_on_behind_an_argument() -> None:
+    below, above = nn.Linear(3, 3), nn.Linear(3, 2)
+    compiled = torch.compile(lambda h: above(h).pow(2).sum().backward(), static=True)
+    for _ in range(5):
+        below.zero_grad()
+        above.zero_grad()
+        compiled(below(torch.ones(2, 3)))
+        assert below.weight.grad is not None
+    assert "goes on behind" in compiled.explain()
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_an_argument_that_shows_written_memory(first: int) -> None:
+    def summed(static: bool) -> list[float]:
+        kept = torch.ones(6, 3)
+
+        def step(x: Any) -> Any:
+            kept[:2] = x[:2] * 2
+            return x.sum()
+
+        made = torch.compile(step, static=True) if static else step
+        given = [kept[first : first + 3] if k > 3 else torch.full((3, 3), k) for k in range(8)]
+        return [made(x.float()).item() for x in given]
+
+    assert summed(True) == summed(False)
+
+
+def lengths(k: int) -> Any:
+    return torch.tensor([4, 1 + k % 3])
+
+
+def packed(x: Any, k: Any) -> Any:
+    made = nn.utils.rnn.pack_padded_sequence(x, k, enforce_sorted=False)
+    return nn.utils.rnn.pad_packed_sequence(made, total_length=4)[0] * 2
+
+
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [
+        (packed, lambda k: (torch.ones(4, 2, 1), lengths(k))),
+        (lambda x: torch.full((3,), x) * 2, lambda k: (torch.tensor(float(k)),)),
+        (lambda x: torch.tensor(x) * 2, lambda k: (torch.tensor(float(k)),)),
+        (lambda x: torch.linspace(0, x, 3) * 2, lambda k: (torch.tensor(float(k)),)),
+        (lambda x, a: torch.add(x, x, alpha=a), lambda k: (torch.ones(3), torch.tensor(k))),
+        (lambda x, a: x[a:] * 2, lambda k: (torch.arange(8.0), torch.tensor(k))),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:To copy construct")
+def test_numbers_that_functions_read_are_those_of_the_call(function: Any, given: Any) -> None:
+    compiled = torch.compile(function, static=True)
+    for k in range(6):
+        assert torch.equal(compiled(*given(k)), function(*given(k)))
+
+
+def test_a_factorisation_that_fails_is_an_error() -> None:
+    compiled = torch.compile(lambda x: torch.linalg.cholesky(x) * 2, static=True)
+    for _ in range(4):
+        compiled(torch.eye(3))
+    with pytest.raises(torch.linalg.LinAlgError):
+        compiled(-torch.eye(3))
+
+
+def test_a_pass_that_ends_before_the_history_of_an_argument_is_compiled() -> None:
+    below, above = nn.Linear(3, 3), nn.Linear(3, 2)
+
+    def step(h: Any) -> None:
+        above.zero_grad()
+        above(h.detach() * 2).pow(2).sum().backward()
+
+    compiled = torch.compile(step, static=True)
+    for _ in range(5):
+        compiled(below(torch.ones(2, 3)))
+        assert above.weight.grad is not None and below.weight.grad is None
+    assert "1 programs" in compiled.explain()

@@ -12,6 +12,7 @@ from typing import Any
 
 import weft
 from weft.core import errors
+from weft.core.devices import taken
 from weft.core.tensor import Tensor
 
 __all__ = ["GradScaler", "OptState"]
@@ -119,7 +120,7 @@ class GradScaler:
                 grads.append(grad)
         with weft.no_grad():
             for grad in grads:
-                if not bool(weft.isfinite(grad).all()):
+                if not taken(weft.isfinite(grad).all()):
                     found_inf.fill_(1.0)
                 grad.mul_(factor)
         return {found_inf.device: found_inf} if grads else {}

@@ -87,7 +87,7 @@ def _offset(kind: type, name: str) -> int:
 
 
 class ObjectGuard:
-    """Objects in their places: entries of dicts, the contents of lists, slots, and empty dicts."""
+    """Objects in their places: entries and sizes of dicts, the contents of lists, and slots."""
 
     def __init__(self) -> None:
         self._words: list[int] = []
@@ -116,10 +116,10 @@ class ObjectGuard:
         self._kept += (holder, value)
         self._words += (id(holder) + _offset(kind, name), id(value))
 
-    def empty(self, table: dict[Any, Any]) -> None:
-        """A dict without entries."""
+    def size(self, table: dict[Any, Any], length: int) -> None:
+        """How many entries a dict has."""
         self._kept.append(table)
-        self._words += (id(table) + _SIZE, 0)
+        self._words += (id(table) + _SIZE, length)
 
     def made(self) -> Callable[[], Any] | None:
         """A function that tells whether all is as noted; None if there can't be one here."""

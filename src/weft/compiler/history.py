@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from weft.autograd import engine
-from weft.compiler.trace import LEAF, Kind, Root, Token
+from weft.compiler.trace import CONSTANT, LEAF, NUMBER, Kind, Root, Token
 from weft.core import errors
 from weft.core.modes import MODES, enable_grad
 from weft.core.node import FREED, OpNode, Output, next_sequence
@@ -43,6 +43,15 @@ class CompiledFunctionBackward(OpNode):
 def described(token: Token) -> tuple[str, str]:
     """What a call is, and where it stands."""
     return token.name, errors.describe_position(token.code, token.instruction)
+
+
+def node_name(token: Token) -> str:
+    """The name of the node that a call has in eager mode."""
+    inputs = [
+        what() if kind == NUMBER else what if kind == CONSTANT else token  # in a tensor's place
+        for kind, what in token.slots
+    ]
+    return token.op.node_type_for(token.attrs, inputs).__name__
 
 
 class _RegionOp:
@@ -144,7 +153,8 @@ class SavedRun:
         read = [self.cells[key] for key in call.reads if key in self.cells]
         if any(cell[0] != version for cell, version in read):
             guard = sum(version for _, version in read), *(cell for cell, _ in read)
-            raise lost(*described(call.token), guard)
+            name, source = described(call.token)
+            raise lost(f"{name} ({node_name(call.token)})", source, guard)
 
     def release(self) -> None:
         """Let go of saved values that no further pass can read."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter, is_
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -35,9 +35,11 @@ from weft.graph.draws import Draw
 from weft.graph.recording import Recorder
 from weft.graph.run import _lasts
 from weft.graph.spec import LEAVES, STATE, Ref
+from weft.graph.steps import Step
 from weft.nn._hooks import EVERYWHERE
 from weft.nn.module import Module
 from weft.operators.outputs import tensors_in
+from weft.optim.lr_scheduler import LRScheduler
 from weft.optim.optimizer import (
     Optimizer,
     _global_optimizer_post_hooks,
@@ -59,6 +61,7 @@ class Static:
         functools.update_wrapper(self, function, updated=())
         self.function = function
         self.steps: dict[Any, StaticStep] = {}
+        self.filled: dict[int, Tensor] = {}  # leaves that have gradients before some calls
         self.seen: dict[Any, int] = {}
         self.refused: dict[str, int] = {}
         self.calls = 0
@@ -73,30 +76,49 @@ class Static:
         key = (given, now.grad, dt.get_default_dtype())
         step = self.steps.get(key)
         if step is not None:
-            if step.holds():
+            if not step.holds():
+                self._forget(key)
+            elif not step.is_apart(inputs):
+                pass
+            elif step.begins_clean():
                 done, out = step.run(inputs)
                 if done:
                     return out
-            else:
-                del self.steps[key]
-                self.seen[key] = WARM_UP - 1
+            elif not self.filled.keys() >= {id(t) for t in step.clean}:
+                # Recorded once more, it may turn out that the step clears them.
+                self.filled.update((id(t), t) for t in step.clean)
+                self._forget(key)
             return self.function(*args, **kwargs)
         return self._learn(key, inputs, args, kwargs)
+
+    def _forget(self, key: Any) -> None:
+        """Let the next call with arguments of a kind be recorded."""
+        del self.steps[key]
+        self.seen[key] = WARM_UP - 1
 
     def _learn(self, key: Any, inputs: list[Tensor], args: Any, kwargs: Any) -> Any:
         count = self.seen[key] = self.seen.get(key, 0) + 1
         if count != WARM_UP or len(self.steps) >= COURSES:
             return self.function(*args, **kwargs)
+        roots = (self.function, args, kwargs)
+        leaves = (*_parameters(roots), *self.filled.values())
+        before = {id(t) for t in leaves if t._grad is not None}
+        state = PythonState(_holders(roots))
         recorder = Recorder(values=False, profile=False, home=sys._getframe())
         with recorder:
             out = self.function(*args, **kwargs)
             ends = [recorder.ref(t) for t in tensors_in(out)]
             read = bool(recorder.numbers)
-        roots = (self.function, args, kwargs)
+            times = recorder.writes()
         try:
             _check_taken(recorder, inputs)
+            _check_passes(recorder)
+            if state.is_changed():
+                raise CannotLower(
+                    "it sets attributes, settings or variables, or changes lists or dicts"
+                )
             _check_result(out, read)
-            self.steps[key] = StaticStep(recorder.graph, ends, out, inputs, roots)
+            self.steps[key] = StaticStep(recorder.graph, times, before, ends, out, inputs, roots)
         except CannotLower as error:
             self.refused[str(error)] = self.refused.get(str(error), 0) + 1
         return out
@@ -139,6 +161,20 @@ def _check_taken(recorder: Recorder, inputs: list[Tensor]) -> None:
             raise CannotLower(f"Python reads values that change from call to call, at {line}")
 
 
+def _check_passes(recorder: Recorder) -> None:
+    """Refuse backward passes that go on behind tensors from outside, where no record leads."""
+    specs, flows = recorder.graph._specs, recorder.flows
+    roots = [root for made in recorder.graph._passes for root, _ in made.roots if root is not None]
+    seen, stack = set(roots), roots
+    while stack:
+        spec = specs[stack.pop().node]
+        if spec.leaf is not None and not spec.leaf.lasting.is_leaf:
+            raise CannotLower("a backward pass that goes on behind a tensor from outside")
+        found = {r for r in spec.refs() if r in flows} - seen
+        seen |= found
+        stack += found
+
+
 def _check_result(value: Any, read: bool) -> None:
     """Refuse a result that can't be made again, if ``read`` also numbers: Python had values."""
     kind = value.__class__
@@ -154,8 +190,8 @@ def _check_result(value: Any, read: bool) -> None:
 class StaticStep:
     """The program of one recorded call."""
 
-    def __init__(self, graph: Any, ends: list[Ref], out: Any, inputs: list[Tensor],
-                 roots: Any) -> None:  # fmt: skip
+    def __init__(self, graph: Any, times: dict[int, int], before: set[int], ends: list[Ref],
+                 out: Any, inputs: list[Tensor], roots: Any) -> None:  # fmt: skip
         if graph._frozen:
             raise CannotLower(graph._frozen)
         specs = graph._specs
@@ -182,10 +218,13 @@ class StaticStep:
         writes = {
             leaf: r for leaf, r in graph._updates.items() if _lasts(specs[leaf], leaf in self.given)
         }
-        self.cells = [specs[leaf].leaf.lasting._vc for leaf in writes]
+        self.written = [specs[leaf].leaf.lasting for leaf in writes]
+        self.cells = [(specs[leaf].leaf.lasting._vc, times.get(leaf, 1)) for leaf in writes]
         if any(leaf in self.given for leaf in graph._updates):
             raise CannotLower("an argument that is written to")
         grads = graph._gradients
+        if any(leaf in self.given for leaf in grads):
+            raise CannotLower("an argument that gets a gradient")
         self.grads = [specs[leaf].leaf.tensor for leaf, r in grads.items() if r is not None]
         self.cleared = [specs[leaf].leaf.tensor for leaf, r in grads.items() if r is None]
         draws = [Ref(s.id) for s in specs.values() if isinstance(s.op, Draw)]
@@ -213,10 +252,12 @@ class StaticStep:
                 "a module or optimizer that keeps its parts in something else than dicts"
             )
         self.tables, self.names, self.values = [[g[k] for g in self.guards] for k in range(3)]
+        self.sizes = [(table, len(table)) for table in _tables(roots)]
         self.optimizers = [o for o in reached(roots) if isinstance(o, Optimizer)]
         known = {id(t) for o in self.optimizers for own in o.state.values() for t in own.values()}
         if any(s.kind == STATE and id(s.leaf.lasting) not in known for s in specs.values()):
             raise CannotLower("the state of an optimizer that the step makes itself")
+        self._note_gradients(specs, before)
         self.moved = [_moved_by(o) for o in self.optimizers]  # compared by identity
         hooks = [_global_optimizer_pre_hooks, _global_optimizer_post_hooks]
         for o in self.optimizers:
@@ -229,8 +270,34 @@ class StaticStep:
         constants = [t for t in self.held.values() if not isinstance(t, Parameter)]
         self.unchanged: Callable[[], bool] | None = None
         self.known: list[Any] = []  # the arrays of leaves, for as long as nothing has changed
+        self.owners: set[int] = set()  # of the memory that is written to, while arrays are known
         self.watched = 0
         self.assumed = f"{len(constants)} tensors from outside, all numbers, branches and loops"
+
+    def _note_gradients(self, specs: Any, before: set[int]) -> None:
+        """Find out which leaves may have a gradient before a step, since it clears them.
+
+        The others must have none: the step would add to it, or make use of it.
+        """
+        stepped = {id(s.op.optimizer) for s in specs.values() if isinstance(s.op, Step)}
+        moved = [p for o in self.optimizers if id(o) in stepped for p in _parameters_of(o)]
+        reached = {id(t): t for t in (*self.grads, *self.cleared)}
+        idle = [p for p in moved if id(p) not in reached]
+        self.cleared += [p for p in idle if id(p) in before and p._grad is None]
+        self.clean = [t for t in (*reached.values(), *idle) if id(t) not in before]
+
+    def is_apart(self, inputs: list[Tensor]) -> bool:
+        """Whether no argument shows memory that the step writes to."""
+        owners = self.owners if self.unchanged is not None else set(map(_owner, self.written))
+        for t in inputs:
+            array = ARRAY(t)
+            if id(array if array.base is None else array.base) in owners:
+                return False
+        return True
+
+    def begins_clean(self) -> bool:
+        """Whether no leaf has a gradient that had none when the step was recorded."""
+        return not self.clean or all(t._grad is None for t in self.clean)
 
     def holds(self) -> bool:
         """Whether everything is as it was when the step was recorded."""
@@ -249,8 +316,10 @@ class StaticStep:
         try:
             for table, name, value in zip(self.tables, self.names, self.values, strict=True):
                 guard.entry(table, name, value)
+            for table, length in self.sizes:
+                guard.size(table, length)
             for table in self.hooks:
-                guard.empty(table)
+                guard.size(table, 0)
             for optimizer in self.optimizers:
                 guard.entry(vars(optimizer), "param_groups", optimizer.param_groups)
                 guard.items(optimizer.param_groups, optimizer.param_groups)
@@ -264,14 +333,17 @@ class StaticStep:
                 guard.slot(node, "extras", None)
                 guard.slot(node, "post_accumulate", node.post_accumulate)
                 if node.post_accumulate is not None:
-                    guard.empty(node.post_accumulate)
+                    guard.size(node.post_accumulate, 0)
         except (Unsupported, AttributeError, StopIteration):
             return None
         self.known = self._arrays()
+        self.owners = set(map(_owner, self.written))
         return guard.made()
 
     def _holds(self) -> bool:
         """The same, by comparing one after another."""
+        if any(len(table) != length for table, length in self.sizes):
+            return False
         if not all(map(is_, map(dict.get, self.tables, self.names), self.values)):
             if not self._is_equal():
                 return False
@@ -329,8 +401,8 @@ class StaticStep:
         self.program.kept = None
         if found is None:
             return False, None
-        for cell in self.cells:
-            cell[0] += 1
+        for cell, times in self.cells:
+            cell[0] += times
         for t, array in zip(self.grads, found[self.ends :], strict=False):
             t._grad = wrap(array)
         for t in self.cleared:
@@ -344,6 +416,12 @@ class StaticStep:
         """What the program does, and what it takes for granted."""
         guards = f"guarded: arguments, {len(self.guards)} entries of modules and optimizers"
         return [*self.program.explain(), guards, f"taken for granted: {self.assumed}"]
+
+
+def _owner(tensor: Tensor) -> int:
+    """The array that owns the memory of a tensor, by its identity."""
+    array = ARRAY(tensor)
+    return id(array) if array.base is None else id(array.base)
 
 
 def _key(value: Any, inputs: list[Tensor]) -> Any:
@@ -409,11 +487,30 @@ def _guards(roots: Any) -> Iterator[tuple[dict[Any, Any], Any, Any]]:
                     yield own, name, value
 
 
+def _tables(roots: Any) -> Iterator[dict[str, Any]]:
+    """The tables of modules, to which something may be added."""
+    for found in reached(roots):
+        if isinstance(found, Module):
+            for module in found.modules():
+                yield from (module._parameters, module._buffers, module._modules)
+
+
 def _attributes(module: Module) -> Iterator[tuple[dict[Any, Any], Any, Any]]:
     """A module's settings, whether it has hooks, and a ``forward`` of its own if there is one."""
     own = vars(module)
     for name in ("forward", "_hooked", *(n for n in own if n[:1] != "_" and n != "forward")):
         yield own, name, own.get(name)
+
+
+def _parameters(roots: Any) -> Iterator[Tensor]:
+    """The parameters of modules and optimizers."""
+    for found in reached(roots):
+        yield from found.parameters() if isinstance(found, Module) else _parameters_of(found)
+
+
+def _parameters_of(optimizer: Optimizer) -> Iterator[Tensor]:
+    for group in optimizer.param_groups:
+        yield from group["params"]
 
 
 def _moved_by(optimizer: Optimizer) -> list[Any]:
@@ -441,17 +538,80 @@ def reached(roots: Any) -> list[Any]:
             stack += value
         elif isinstance(value, dict):
             stack += value.values()
-        elif isinstance(value, MethodType):
-            stack += [value.__func__, value.__self__]
-        elif isinstance(value, FunctionType):
-            cells = value.__closure__ or ()
-            stack += [cell.cell_contents for cell in cells if _filled_cell(cell)]
-            known = value.__globals__
-            if not (value.__module__ or "").startswith("weft."):
-                stack += [known[n] for n in value.__code__.co_names if n in known]
+        elif isinstance(value, (FunctionType, MethodType)):
+            stack += _named_by(value)
         elif not isinstance(value, (Tensor, ModuleType, type)):
             stack += list(getattr(value, "__dict__", {}).values())
     return list(found.values())
+
+
+OWN = frozenset(vars(Module())) - {"_parameters", "_buffers", "_modules", "training"}
+
+
+class PythonState:
+    """What stands in attributes, lists and dicts, before a call that may change it."""
+
+    def __init__(self, holders: Iterable[Any]) -> None:
+        self.seen = [(holder, _contents(holder)) for holder in holders]
+
+    def is_changed(self) -> bool:
+        """Whether something else stands there now."""
+        return not all(_same(_contents(holder), before) for holder, before in self.seen)
+
+
+def _contents(holder: Any) -> list[Any]:
+    if isinstance(holder, FunctionType):
+        return _named_by(holder)
+    if isinstance(holder, Module):
+        holder = {name: x for name, x in vars(holder).items() if name not in OWN}
+    return [y for x in holder.items() for y in x] if isinstance(holder, dict) else list(holder)
+
+
+def _same(now: Any, before: Any) -> bool:
+    """Whether values are the same objects, or equal numbers and texts."""
+    if now is before:
+        return True
+    if now.__class__ is not before.__class__:
+        return False
+    if isinstance(now, (list, tuple)):
+        return len(now) == len(before) and all(map(_same, now, before))
+    return now.__class__ in PLAIN and repr(now) == repr(before)
+
+
+def _holders(roots: Any) -> list[Any]:
+    """What a function can name and its call may change: lists, dicts, objects, functions' cells."""
+    found: list[Any] = []
+    stack, seen = [roots], set()
+    while stack:
+        value = stack.pop()
+        if id(value) in seen or isinstance(value, (Tensor, ModuleType, type)):
+            continue
+        seen.add(id(value))
+        if isinstance(value, tuple):
+            stack += value
+        elif isinstance(value, MethodType):
+            stack += _named_by(value)
+        elif isinstance(value, (list, dict, Module, FunctionType)):
+            found.append(value)
+            stack += _contents(value)
+        elif isinstance(value, Optimizer):
+            stack += [value.param_groups, value.state]
+        elif hasattr(value, "__dict__") and (
+            isinstance(value, LRScheduler) or not type(value).__module__.startswith("weft.")
+        ):
+            stack.append(vars(value))
+    return found
+
+
+def _named_by(value: FunctionType | MethodType) -> list[Any]:
+    """What the code of a function can name: its cells and globals, and whose method it is."""
+    if isinstance(value, MethodType):
+        return [value.__func__, value.__self__]
+    found = [c.cell_contents for c in value.__closure__ or () if _filled_cell(c)]
+    if not (value.__module__ or "").startswith("weft."):
+        known = value.__globals__
+        found += [known[n] for n in value.__code__.co_names if n in known]
+    return found
 
 
 def _filled_cell(cell: Any) -> bool:

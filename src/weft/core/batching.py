@@ -18,7 +18,7 @@ import numpy as np
 
 from weft.core import dtype as dt
 from weft.core import errors, meta
-from weft.core.devices import host
+from weft.core.devices import taken
 from weft.core.meta import MetaArray
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor, wrap
@@ -146,10 +146,10 @@ def _addresses(count: int) -> Any:
 
 
 def values_of(x: Tensor) -> Any:
-    """A tensor's values as the host has them; of a batched one those of all examples."""
+    """A tensor's values for Python to look at; of a batched one those of all examples."""
     while is_batched(x):
         x = x._a.physical
-    return x._a if isinstance(x._a, ndarray) else host(x)
+    return taken(x)
 
 
 def physical_of(x: Tensor) -> Tensor:

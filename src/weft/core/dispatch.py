@@ -270,6 +270,11 @@ class Op:
         """The classes that this op's nodes show themselves as, by variant."""
         return tuple(_node_type(f"{self.grad_name}{number}") for number in (0, 1, 2))
 
+    def node_type_for(self, attrs: dict[str, Any], inputs: Any) -> type[OpNode]:
+        """The class that a node of a call shows itself as."""
+        use = self.variant(attrs, inputs) if self.variant else 0
+        return self.node_types[use] if isinstance(use, int) else self.node_type(use)
+
     def node_type(self, name: str) -> type[OpNode]:
         """The class of nodes that go by a name of their own."""
         return _node_type(name)

@@ -173,9 +173,7 @@ class OpNode(GraphNode):
         the class of its op when somebody looks at it.
         """
         if self.__class__ is OpNode:
-            op = self.plan.op
-            use = op.variant(self.attrs, self.inputs) if op.variant else 0
-            self.__class__ = op.node_types[use] if isinstance(use, int) else op.node_type(use)
+            self.__class__ = self.plan.op.node_type_for(self.attrs, self.inputs)
         return self
 
     def name(self) -> str:

@@ -16,7 +16,6 @@ import numpy as np
 from weft.autograd import engine
 from weft.core.devices import bare
 from weft.core.dispatch import Op
-from weft.core.node import OpNode
 from weft.core.plan import Plan
 from weft.core.tensor import Tensor
 from weft.graph.spec import OPTIMIZER, Call, Ref, Spec, pair_ref
@@ -122,10 +121,7 @@ def gradient_of(forward: Spec, wants: Iterable[bool]) -> Gradient | None:
 
 def _name(forward: Spec) -> str:
     """What PyTorch would call the node, such as ``MulBackward0``."""
-    op = forward.op
-    use = op.variant(forward.attrs, forward.args) if op.variant else 0
-    kind: type[OpNode] = op.node_types[use] if isinstance(use, int) else op.node_type(use)
-    return kind.__name__
+    return forward.op.node_type_for(forward.attrs, forward.args).__name__
 
 
 def kinds_of(

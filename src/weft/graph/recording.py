@@ -677,6 +677,11 @@ class Recorder(Values, Listener):
         if leaf is not None:
             self.updates[leaf] = value
 
+    def writes(self) -> dict[int, int]:
+        """How often the memory of each leaf in ``updates`` was written to so far."""
+        roots = [place.root for place in self.places.values()]
+        return {root.leaf: root.version for root in roots if root.leaf in self.updates}
+
     # --- what is heard: random draws ----------------------------------------------------
 
     def takes(self, tensor: Tensor) -> None:

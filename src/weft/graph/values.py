@@ -40,6 +40,11 @@ from weft.graph.spec import (
 getframe, ref = sys._getframe, weakref.ref
 
 
+# Packages whose functions make something of the numbers that they read, which nobody sees who calls
+# them: a shape, a slice, an error.
+DECIDING = ("weft.operators.", "weft.nn.")
+
+
 class MemoryState:
     """A piece of memory: the value it has now as a whole, and how often it was written."""
 
@@ -238,9 +243,14 @@ class Values:
 
     def asked(self, tensor: Tensor) -> None:
         """Note the line, and the value if it is known: one that is met later is a leaf."""
+        reader: Any = getframe(1)
+        while reader.f_globals.get("__name__") == Tensor.__module__:
+            reader = reader.f_back
+        if reader.f_globals.get("__name__", "").startswith(DECIDING):
+            self.takes(tensor)
         place = self._held(tensor._a)
         value = None if place is None else self._update(place)
-        frame = caller(getframe(1))
+        frame = caller(reader)
         self.numbers.append((ref(tensor._a), value, frame.f_code, frame.f_lasti))
 
     def _derived(self, call: Call, value: Ref, t: Tensor) -> Ref:

@@ -14,7 +14,7 @@ import numpy as np
 from weft.core import batching, devices, errors, making, meta, quiet
 from weft.core import device as dev
 from weft.core import dtype as dt
-from weft.core.devices import DEVICES, host
+from weft.core.devices import DEVICES, taken
 from weft.core.dlpack import Importer
 from weft.core.gate import let_out
 from weft.core.modes import MODES
@@ -114,7 +114,7 @@ def array_of(data: Any, dtype: Any = None) -> np.ndarray:
     if kind is float and wanted is None:
         return np.array(data, dt._default.np)
     if isinstance(data, (Tensor, np.ndarray, np.generic)):
-        return _array_of_array(host(data) if isinstance(data, Tensor) else data, wanted)
+        return _array_of_array(taken(data) if isinstance(data, Tensor) else data, wanted)
     if isinstance(data, (list, tuple)):
         found: set[Any] = set()
         try:
