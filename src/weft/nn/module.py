@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from weft.core import device as dev
 from weft.core import dtype as dt
+from weft.core import selection
 from weft.core.meta import NO_DATA
 from weft.core.modes import MODES, no_grad
 from weft.core.node import RemovableHandle
@@ -87,6 +88,22 @@ def _forward_unimplemented(self: Any, *input: Any) -> None:
     )
 
 
+# Classes, by identity, whose parts compiled code reads from now on, if it can: see ``part_reads``.
+_READ: dict[int, weakref.ref] = {}
+
+
+def _read_quickly(cls: type) -> None:
+    """Let compiled code read the parts of a class's modules, once that pays."""
+    if selection.pays():
+        from weft.native.codegen import part_reads
+
+        known = id(cls)
+        _READ[known] = weakref.ref(cls, lambda _: _READ.pop(known, None))
+        made = part_reads.make(Module, ("_parameters", "_modules", "_buffers"))
+        if made is not None:
+            made.adopt(cls)
+
+
 class Module(HookMethods, StateMethods, TreeMethods):
     """A part of a network: it has parameters, buffers and parts of its own, and can be called.
 
@@ -150,6 +167,8 @@ class Module(HookMethods, StateMethods, TreeMethods):
     # --- attributes ---
 
     def __getattr__(self, name: str) -> Any:
+        if id(type(self)) not in _READ:
+            _read_quickly(type(self))
         own = self.__dict__
         if "_parameters" in own:
             found = own["_parameters"]
