@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.compiler.ir import WorkNode
+from weft.compiler.passes.chosen import chosen
 from weft.compiler.passes.common import without_repeats
 from weft.compiler.passes.cropping import cropped
 from weft.compiler.passes.dead import without_dead
@@ -20,5 +21,6 @@ def optimized(nodes: Sequence[WorkNode], ends: Sequence[Any]) -> tuple[list[Work
     """The nodes that are left to run for some values, and what these values are now."""
     nodes = without_dead(nodes, ends)
     nodes, ends = without_repeats(folded(nodes), ends)
-    nodes = without_dead(cropped(pooled_first(nodes, ends), ends), ends)
+    nodes = cropped(pooled_first(nodes, ends), ends)
+    nodes = without_dead(chosen(nodes, ends), ends)
     return rows_fused(fused(rectified(nodes, ends), ends), ends), ends
