@@ -1,4 +1,4 @@
-"""Gradients of convolutions from chosen places, against the reference on scattered values."""
+"""Convolutions under max pooling, and their gradients from the chosen places."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from weft.native.codegen import jit
 from weft.native.conv import pooled
 from weft.native.conv.pooled import Pooled
 from weft.native.gemm.blocks import has_fma
+from weft.native.loops.pooling import max_pool
 from weft.references import convolution as reference
 
 pytestmark = pytest.mark.skipif(
@@ -137,3 +138,76 @@ def test_what_is_declined() -> None:
     assert not pooled.takes(SOME, ONE, 5)
     assert not pooled.takes(SOME._replace(x=(0, 5, 9, 8), y=(0, 20, 7, 6)), ONE, 1)
     assert not pooled.takes(SOME._replace(y=(3, 20, 8, 6)), ONE, 1)  # more places than there are
+
+
+@st.composite
+def squared(draw: Any) -> Pooled:
+    """Shapes of a convolution under pooling of two by two."""
+    samples, after = draw(st.integers(1, 4)), draw(st.integers(1, 14))
+    before = draw(st.sampled_from((1, 3, 8)))
+    size = tuple(draw(st.integers(1, 7)) for _ in range(2))
+    by, padding = (tuple(draw(st.integers(low, 3)) for _ in range(2)) for low in (1, 0))
+    pooled = draw(st.integers(1, 9)), draw(st.sampled_from((1, 7, 8, 9, 15, 16, 17, 33)))
+    y = tuple(2 * n + draw(st.integers(0, 1)) for n in pooled)
+    x = tuple(
+        max(1, (n - 1) * s + k - 2 * p + draw(st.integers(0, 4)))
+        for n, s, k, p in zip(y, by, size, padding, strict=True)
+    )
+    first = (samples, after)
+    weight = (after, before, *size)
+    return Pooled((samples, before, *x), weight, (*first, *y), (*first, *pooled), by, padding)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    squared(), st.booleans(), st.sampled_from((0.0, np.nan, np.inf, -np.inf)), st.integers(0, 99)
+)
+def test_the_largest_of_squares(case: Pooled, biased: bool, odd: float, seed: int) -> None:
+    # Whole numbers, so that sums are exact and many are equal.
+    rng = np.random.default_rng(seed)
+    x, w = (rng.integers(-3, 4, s).astype("f4") for s in (case.x, case.w))
+    bias = rng.integers(-9, 9, len(w)).astype("f4") if biased else None
+    if odd:
+        x[-1, -1, x.shape[2] // 2, x.shape[3] // 2] = odd
+    with np.errstate(invalid="ignore"):
+        y = reference.convolution(x, w, case.stride, case.padding, ONE, 1)
+    y = y[:, :, : case.y[2], : case.y[3]] + (0.0 if bias is None else bias.reshape(-1, 1, 1))
+    want = max_pool(np.ascontiguousarray(y, "f4"), (2, 2), (2, 2), (0, 0), ONE)
+    assert want is not None
+    found = [over_threads(lambda k=k: pooled.largest(x, w, bias, case)[k]) for k in (0, 1)]
+    for a, b in zip(found, want, strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+def test_squares_of_any_numbers() -> None:
+    case = Pooled((3, 3, 32, 30), (20, 3, 5, 3), (3, 20, 28, 28), (3, 20, 14, 14), ONE, (0, 0))
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s).astype("f4") for s in (case.x, case.w))
+    bias = rng.standard_normal(20).astype("f4")
+    y = reference.convolution(x.astype("f8"), w.astype("f8"), ONE, (0, 0), ONE, 1)
+    y = (y + bias.reshape(-1, 1, 1)).reshape(3, 20, -1)
+    scale = reference.convolution(np.abs(x), np.abs(w), ONE, (0, 0), ONE, 1).max() + 4.0
+    for source in (x, np.asfortranarray(x), np.repeat(x, 2, 3)[..., ::2]):
+        found, places = pooled.largest(source, w, bias, case) or (None, None)
+        assert found is not None and places is not None
+        there = np.take_along_axis(y, places.reshape(3, 20, -1), 2).reshape(found.shape)
+        assert (np.abs(found - there) <= ACCURACY * EPS * scale).all()
+        most = y.reshape(3, 20, 14, 2, 14, 2).max((3, 5))
+        assert (np.abs(found - most) <= ACCURACY * EPS * scale).all()
+
+
+def test_which_squares_are_declined() -> None:
+    case = Pooled((3, 3, 32, 30), (20, 3, 5, 3), (3, 20, 28, 28), (3, 20, 14, 14), ONE, (0, 0))
+    x, w = np.ones(case.x, "f4"), np.ones(case.w, "f4")
+    assert pooled.largest(x, w, None, case) is not None
+    assert pooled.largest(x[:2], w, None, case) is None
+    assert pooled.largest(x, w[1:], None, case) is None
+    assert pooled.largest(x.astype("f8"), w.astype("f8"), None, case) is None
+    assert pooled.largest(x, w, np.ones(19, "f4"), case) is None
+    last = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    assert pooled.largest(last, w, None, case) is None
+    assert pooled.pays_in_squares(case, ONE, 1)
+    assert not pooled.pays_in_squares(case, (2, 2), 1)
+    assert not pooled.pays_in_squares(case, ONE, 3)
+    assert not pooled.pays_in_squares(case._replace(y=(3, 20, 27, 28)), ONE, 1)

@@ -15,6 +15,7 @@ from weft.compiler.passes.fusion import fused
 from weft.compiler.passes.pooling import pooled_first
 from weft.compiler.passes.products import rectified
 from weft.compiler.passes.rows import rows_fused
+from weft.compiler.passes.squares import squares
 
 
 def optimized(nodes: Sequence[WorkNode], ends: Sequence[Any]) -> tuple[list[WorkNode], list[Any]]:
@@ -22,5 +23,5 @@ def optimized(nodes: Sequence[WorkNode], ends: Sequence[Any]) -> tuple[list[Work
     nodes = without_dead(nodes, ends)
     nodes, ends = without_repeats(folded(nodes), ends)
     nodes = cropped(pooled_first(nodes, ends), ends)
-    nodes = without_dead(chosen(nodes, ends), ends)
+    nodes = without_dead(squares(chosen(nodes, ends), ends), ends)
     return rows_fused(fused(rectified(nodes, ends), ends), ends), ends

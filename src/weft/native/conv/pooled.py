@@ -16,15 +16,18 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.native import threads
-from weft.native.codegen.source import GRAIN
+from weft.native.codegen.source import GRAIN, PaddedSource
+from weft.native.conv import windowed
 from weft.native.conv.convolutions import require_finite
 from weft.native.conv.windowed import fits
 from weft.native.conv.winograd import ChannelsLast
 from weft.native.gemm.blocks import block, has_fma
 from weft.native.gemm.packed import ceil_div
+from weft.native.loops import convolve
 from weft.native.loops import pooled as loops
+from weft.native.loops.pooled_rows import VECTORS, pooled_rows_kernel
 from weft.native.memory import buffers
-from weft.native.memory.layout import plain
+from weft.native.memory.layout import is_last, plain
 
 Array = np.ndarray
 Ints = tuple[int, ...]
@@ -37,6 +40,7 @@ PARTIAL = 1 << 20  # elements of these sums, for which there are fewer pieces
 CHANNELS = 32  # for more of them, products that read each element for many others are faster
 SPARSE = 2  # places for each value at least
 TAPS, IMAGE = 9, 1 << 14  # of a window, and elements of an image that stay in a cache
+FEW = 8  # channels of a convolution that is done together with its pooling
 LINES = 4096  # elements of an image that values taken together see, so that they stay in a cache
 
 
@@ -80,6 +84,18 @@ def pays(case: Pooled, dilation: Ints, groups: int, of_weight: bool) -> bool:
     if channels > CHANNELS or SPARSE * prod(case.pooled[2:]) > prod(case.y[2:]):
         return False
     return of_weight or (prod(case.w[2:]) <= TAPS and channels * high * wide <= IMAGE)
+
+
+def pays_in_squares(case: Pooled, dilation: Ints, groups: int) -> bool:
+    """Whether a convolution under pooling of two by two is faster in one pass.
+
+    So for few channels, of which each element is read for many others, and lines that fill vectors.
+    """
+    if not takes(case, dilation, groups) or case.x[1] > FEW:
+        return False
+    wide, lanes = case.pooled[3], block()[0]
+    inside = all(2 * n <= m for n, m in zip(case.pooled[2:], case.y[2:], strict=True))
+    return inside and 2 * wide > ceil_div(wide, lanes) * lanes
 
 
 def weight_grad(g: Array, places: Array, x: Array, case: Pooled) -> Array | None:
@@ -197,3 +213,58 @@ def transposed_plan(case: Pooled) -> PooledPlan:
     """The plan of the gradient of an input, of which a place has whole vectors of channels."""
     lanes = block()[0]
     return _plan(case, ceil_div(case.x[1], lanes) * lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class SquaresPlan:
+    """A convolution of which the largest value of each square of two by two is wanted."""
+
+    source: PaddedSource
+    taps: Array  # offsets into the source
+    first: Array  # of the weight's elements
+    elements: Array
+    height: int  # rows of the result that are done at a time
+
+
+def largest(x: Array, w: Array, bias: Array | None, case: Pooled) -> tuple[Array, Array] | None:
+    """The pooled result and the places, or None."""
+    if x.shape != case.x or w.shape != case.w or not windowed.takes(x, w, bias):
+        return None
+    if x.dtype != F32 or is_last(x) or (bias is not None and bias.shape != case.w[:1]):
+        return None
+    plan, lanes = squares_plan(case), block()[0]
+    rows, size = case.w[0], prod(case.w[1:])
+    sheets = ceil_div(rows, plan.height)
+    buffers.constant(plan.taps, plan.first, plan.elements)
+    packed = buffers.empty(sheets * plan.height * size, F32)
+    convolve.pack_rows.get("f32", height=plan.height)(
+        *(plain(w), packed, plan.first, plan.elements, 1, size, rows, size, 0, sheets, 1)
+    )
+    added = buffers.empty(sheets * plan.height, F32)
+    buffers.move(added[:rows], 0.0 if bias is None else bias)
+    buffers.move(added[rows:], 0.0)
+    source = plan.source.copied(x, VECTORS * lanes)
+    y, places = buffers.empty(case.pooled, F32), buffers.empty(case.pooled, I64)
+    (high, wide), lines = case.pooled[2:], case.pooled[0] * case.pooled[2]
+    pooled_rows_kernel(plan.height).get(height=plan.height, lanes=lanes)(
+        *(source, packed, added, y, places, plan.taps, plan.source.steps[0], plan.source.steps[3]),
+        *(size, rows, high, wide, case.y[3], lines),
+        threads.how_many(lines, max(1, GRAIN // (rows * size * wide))),
+    )
+    return y, places
+
+
+@functools.lru_cache(PLANS)
+def squares_plan(case: Pooled) -> SquaresPlan:
+    """The plan of a convolution under pooling of two by two."""
+    x, w, y = (windowed.solid(shape) for shape in (case.x, case.w, case.y))
+    window = windowed.three(case.stride, 1), windowed.three(case.padding, 0), (1, 1, 1)
+    source = windowed.seen_source(x, w, y, *window)
+    taps = [
+        c * source.steps[1] + source.offset((0, *tap))
+        for c in range(case.w[1])
+        for tap in np.ndindex(*case.w[2:])
+    ]
+    most = (6, 5, 4) if block()[0] == 16 else (3, 2)
+    height = min(most, key=lambda h: ceil_div(case.w[0], h) * h)
+    return SquaresPlan(source, np.array(taps, I64), np.zeros(1, I64), np.arange(len(taps)), height)
