@@ -19,33 +19,18 @@ from weft.native.codegen.compiler import (
     f32,
     i64,
 )
-from weft.native.gemm.blocks import block, masking
+from weft.native.loops.squares import VECTORS, Squares
 
-VECTORS = 2  # of a line
 _GIVEN = ("ptr", "ptr", "ptr", "ptr", "i64", "i64", "ptr", "ptr", "i64", "i64", "i64", "i64", "i64")
 
 
-class _Squares:
+class _Rows(Squares):
     """Writes a function for so many rows: channels of the result."""
 
     def __init__(self, rows: int) -> None:
-        self.lanes, self.rows = block()[0], rows
-        self.vector, self.places = f"<{self.lanes} x float>", f"<{self.lanes} x i32>"
-        self.wide, self.mask = f"<{self.lanes} x i64>", f"<{self.lanes} x i1>"
+        super().__init__()
+        self.rows = rows
         self.cells = [(r, i, v) for r in range(rows) for i in (0, 1) for v in range(VECTORS)]
-        self.nought = f"<{self.lanes} x i32> zeroinitializer"
-        self.lines: list[str] = []
-
-    def put(self, *lines: str) -> None:
-        self.lines += lines
-
-    def splat(self, to: str, kind: str, value: str) -> None:
-        """A vector of one value."""
-        vector = f"<{self.lanes} x {kind}>"
-        self.put(
-            f"  {to}.i = insertelement {vector} poison, {kind} {value}, i64 0",
-            f"  {to} = shufflevector {vector} {to}.i, {vector} poison, {self.nought}",
-        )
 
     def write(self, name: str) -> str:
         lanes, vector = self.lanes, self.vector
@@ -54,12 +39,10 @@ class _Squares:
             "i64 %line, ptr noalias %y, ptr noalias %to, i64 %step, i64 %first, i64 %across, "
             "i64 %count, i64 %seen"
         )
-        stored = f"declare void @llvm.masked.store.v{lanes}{{0}}.p0({{1}}, ptr, i32, {self.mask})"
         self.put(
             UNROLLED_NODES,
             f"declare {vector} @llvm.fmuladd.v{lanes}f32({vector}, {vector}, {vector})",
-            stored.format("f32", vector),
-            stored.format("i64", self.wide),
+            *self.stores(),
             f"define private void @{name}({given}) noinline nounwind {{",
             "entry:",
         )
@@ -70,15 +53,18 @@ class _Squares:
             )
             self.splat(f"%b{r}", "float", f"%b{r}.s")
         self.sum()
-        self.put("done:", *masking("%count", lanes))
-        self.put("  %across.n = trunc i64 %across to i32", "  %next.n = add i32 %across.n, 1")
-        self.splat("%below", "i32", "%across.n")
-        self.splat("%beside", "i32", "%next.n")
-        self.splat("%start", "i64", "%first")
-        twos = ", ".join(f"i64 {2 * j}" for j in range(lanes))
-        self.put(f"  %at = add {self.wide} %start, <{twos}>")
+        self.put("done:")
+        self.places()
         for r in range(self.rows):
-            self.largest(r)
+            self.put(
+                f"  %r{r}.in = icmp sgt i64 %seen, {r}",
+                f"  %r{r}.m = select i1 %r{r}.in, {self.mask} %mask, {self.mask} zeroinitializer",
+                f"  %r{r}.i = mul i64 %step, {r}",
+                f"  %r{r}.y = getelementptr float, ptr %y, i64 %r{r}.i",
+                f"  %r{r}.to = getelementptr i64, ptr %to, i64 %r{r}.i",
+            )
+            sums = [f"%t{r}.{i}.{v}" for i in (0, 1) for v in range(VECTORS)]
+            self.largest(f"%l{r}", sums, f"%r{r}.m", f"%r{r}.y", f"%r{r}.to")
         return "\n".join([*self.lines, "  ret void", "}"])
 
     def sum(self) -> None:
@@ -120,44 +106,6 @@ class _Squares:
             f"  br i1 %again, label %loop, label %done{UNROLLED}",
         )
 
-    def largest(self, r: int) -> None:
-        """Write the largest value of each square of a row, and where in the plane it is.
-
-        The first of equal ones, and the last that is no number, as in ``loops.pooling``.
-        """
-        lanes, vector = self.lanes, self.vector
-        for i in (0, 1):
-            pair = f"{vector} %t{r}.{i}.0, {vector} %t{r}.{i}.1"
-            for odd in (0, 1):
-                picked = ", ".join(f"i32 {2 * j + odd}" for j in range(lanes))
-                self.put(f"  %p{r}.{i}{odd} = shufflevector {pair}, <{lanes} x i32> <{picked}>")
-        ones = ", ".join(["i32 1"] * lanes)
-        best, place = f"%p{r}.00", "zeroinitializer"
-        for name, other in (("01", f"<{ones}>"), ("10", "%below"), ("11", "%beside")):
-            value, here = f"%p{r}.{name}", f"%m{r}.{name}"
-            self.put(
-                f"  {here}.g = fcmp ogt {vector} {value}, {best}",
-                f"  {here}.u = fcmp uno {vector} {value}, zeroinitializer",
-                f"  {here}.c = or {self.mask} {here}.g, {here}.u",
-                f"  {here}.v = select {self.mask} {here}.c, {vector} {value}, {vector} {best}",
-                f"  {here}.p = select {self.mask} {here}.c, {self.places} {other}, "
-                f"{self.places} {place}",
-            )
-            best, place = f"{here}.v", f"{here}.p"
-        self.put(
-            f"  %r{r}.in = icmp sgt i64 %seen, {r}",
-            f"  %r{r}.mask = select i1 %r{r}.in, {self.mask} %mask, {self.mask} zeroinitializer",
-            f"  %r{r}.wide = sext {self.places} {place} to {self.wide}",
-            f"  %r{r}.at = add {self.wide} %r{r}.wide, %at",
-            f"  %r{r}.i = mul i64 %step, {r}",
-            f"  %r{r}.y = getelementptr float, ptr %y, i64 %r{r}.i",
-            f"  %r{r}.to = getelementptr i64, ptr %to, i64 %r{r}.i",
-            f"  call void @llvm.masked.store.v{lanes}f32.p0({vector} {best}, ptr %r{r}.y, i32 4, "
-            f"{self.mask} %r{r}.mask)",
-            f"  call void @llvm.masked.store.v{lanes}i64.p0({self.wide} %r{r}.at, ptr %r{r}.to, "
-            f"i32 8, {self.mask} %r{r}.mask)",
-        )
-
 
 def pooled_rows(
     x: Ptr[f32], w: Ptr[f32], bias: Ptr[f32], y: Ptr[f32], places: Ptr[i64], taps: Ptr[i64],
@@ -184,5 +132,5 @@ def pooled_rows(
 @functools.cache
 def pooled_rows_kernel(height: int) -> jit.Kernel:
     """The loop for so many rows at a time."""
-    squares = Assembly("squares", _GIVEN, lambda: _Squares(height).write("squares"))
+    squares = Assembly("squares", _GIVEN, lambda: _Rows(height).write("squares"))
     return jit.Kernel(KernelFunction(pooled_rows, {**globals(), "squares": squares}))
