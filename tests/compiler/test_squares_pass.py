@@ -37,9 +37,14 @@ def results(graph: Any, wanted: Any, with_pass: bool) -> Any:
 
 def joined(graph: Any) -> int:
     """How many convolutions pool."""
+    return len(names(graph))
+
+
+def names(graph: Any) -> list[str]:
+    """What convolutions that pool consist of."""
     expansion, ends = nodes_of(graph)
     nodes, _ = passes.optimized(expansion.nodes, ends)
-    return sum(isinstance(n.work, PooledConvolution) for n in nodes)
+    return [n.work.name for n in nodes if isinstance(n.work, PooledConvolution)]
 
 
 @settings(max_examples=40, deadline=None)
@@ -90,6 +95,30 @@ def test_who_looks_at_all_places_sees_them() -> None:
     first, second = (results(graph, list(graph._outputs), on) for on in (True, False))
     np.testing.assert_array_equal(first[1], second[1])
     del z, places, y
+
+
+def test_who_looks_at_values_that_are_not_rectified_sees_them() -> None:
+    x, w = weft.randn(2, 3, 34, 34), weft.randn(8, 3, 3, 3)
+    pooled = "convolution+max_pool_with_indices"
+    with weft.graph.record() as graph:
+        z = F.max_pool2d(F.conv2d(x, w), 2).relu()
+    assert names(graph) == [f"{pooled}+relu"]
+    with weft.graph.record() as graph:
+        z = F.max_pool2d(F.conv2d(x, w).relu(), 2)  # exchanged before
+    assert names(graph) == [f"{pooled}+relu"]
+    with weft.graph.record() as graph:
+        y = F.max_pool2d(F.conv2d(x, w), 2)
+        z = y.relu() + y
+    assert names(graph) == [pooled]
+    first, second = (results(graph, list(graph._outputs), on) for on in (True, False))
+    np.testing.assert_allclose(first[-1], second[-1], rtol=1e-4, atol=1e-4)
+    with weft.graph.record() as graph:
+        y = F.max_pool2d(F.conv2d(x, w), 2)
+        z = y.relu()
+    specs = list(graph._specs.values())
+    found = lower(specs, leaves_of(graph), [specs[-2].results()[0], specs[-1].results()[0]])
+    assert not any("+relu" in text for text in found.kernels())
+    del y, z
 
 
 @pytest.mark.parametrize(

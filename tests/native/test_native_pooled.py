@@ -178,6 +178,9 @@ def test_the_largest_of_squares(case: Pooled, biased: bool, odd: float, seed: in
     for a, b in zip(found, want, strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
+    rectified, places = pooled.largest(x, w, bias, case, True) or (None, None)
+    np.testing.assert_array_equal(rectified, np.maximum(want[0], 0.0))
+    np.testing.assert_array_equal(places, want[1])
 
 
 def test_squares_of_any_numbers() -> None:

@@ -1,6 +1,7 @@
 """Fusion into convolutions: max pooling of squares is done on the sums before they are stored.
 
-Of the result of a convolution that only a pooling reads, nothing is written but the largest values.
+Of the result of a convolution that only a pooling reads, nothing is written but the largest values,
+or relu of them if that is all that reads these.
 """
 
 from __future__ import annotations
@@ -19,27 +20,28 @@ from weft.native.conv.pooled import Pooled
 from weft.native.memory.buffers import Unplannable
 
 CONVOLUTION, POOL = REGISTRY["convolution"], REGISTRY["max_pool_with_indices"]
+RELU = REGISTRY["relu"]
 F32 = np.dtype(np.float32)
 TWO = (2, 2)
 
 
 class PooledConvolution(Work):
-    """A convolution and the pooling that is all that reads it."""
+    """A convolution and the pooling that is all that reads it, and perhaps a relu behind."""
 
-    def __init__(self, convolution: WorkNode, pool: WorkNode, case: Pooled) -> None:
-        self.members, self.case = [convolution, pool], case
-        self.name = f"{convolution.work.name}+{pool.work.name}"
+    def __init__(self, members: list[WorkNode], case: Pooled) -> None:
+        self.members, self.case = members, case
+        self.name = "+".join(node.work.name for node in members)
 
     def native(self, *args: Any) -> Any:
         x, w = map(planning.bare, args[:2])
         bias = None if args[2] is None else planning.bare(args[2])
-        made = pooled.largest(x, w, bias, self.case)
+        made = pooled.largest(x, w, bias, self.case, len(self.members) > 2)
         if made is None:
             raise Unplannable("arrays that are laid out otherwise")
         return made
 
     def key(self) -> Any:
-        return "squares", self.case
+        return "squares", self.case, len(self.members)
 
     def parts(self) -> Sequence[WorkNode]:
         return self.members
@@ -59,10 +61,26 @@ def squares(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
         (y,) = convolution.results
         case = _case(convolution, node)
         if case is not None and readers[y] == [node] and y not in wanted:
-            work = PooledConvolution(convolution, node, case)
-            instead[convolution] = []
-            instead[node] = [WorkNode(work, convolution.args, node.results, node.spec)]
+            relu = _relu(node, readers, wanted)
+            largest, places = node.results
+            members, results = [convolution, node], (largest, places)
+            if relu is not None:
+                members, results = [*members, relu], (relu.results[0], places)
+            instead |= {member: [] for member in members}
+            work = PooledConvolution(members, case)
+            instead[node] = [WorkNode(work, convolution.args, results, node.spec)]
     return [new for node in nodes for new in instead.get(node, [node])]
+
+
+def _relu(
+    pool: WorkNode, readers: dict[Value, list[WorkNode]], wanted: set[Value]
+) -> WorkNode | None:
+    """The relu that is all that reads the largest values."""
+    largest = pool.results[0]
+    found = readers.get(largest, [])
+    if largest in wanted or len(found) != 1 or op_of(found[0]) is not RELU:
+        return None
+    return found[0]
 
 
 def _case(convolution: WorkNode, pool: WorkNode) -> Pooled | None:

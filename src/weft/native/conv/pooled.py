@@ -226,8 +226,10 @@ class SquaresPlan:
     height: int  # rows of the result that are done at a time
 
 
-def largest(x: Array, w: Array, bias: Array | None, case: Pooled) -> tuple[Array, Array] | None:
-    """The pooled result and the places, or None."""
+def largest(
+    x: Array, w: Array, bias: Array | None, case: Pooled, rectified: bool = False
+) -> tuple[Array, Array] | None:
+    """The pooled result, or relu of it, and the places; or None."""
     if x.shape != case.x or w.shape != case.w or not windowed.takes(x, w, bias):
         return None
     if x.dtype != F32 or is_last(x) or (bias is not None and bias.shape != case.w[:1]):
@@ -246,7 +248,7 @@ def largest(x: Array, w: Array, bias: Array | None, case: Pooled) -> tuple[Array
     source = plan.source.copied(x, VECTORS * lanes)
     y, places = buffers.empty(case.pooled, F32), buffers.empty(case.pooled, I64)
     (high, wide), lines = case.pooled[2:], case.pooled[0] * case.pooled[2]
-    pooled_rows_kernel(plan.height).get(height=plan.height, lanes=lanes)(
+    pooled_rows_kernel(plan.height, rectified).get(height=plan.height, lanes=lanes)(
         *(source, packed, added, y, places, plan.taps, plan.source.steps[0], plan.source.steps[3]),
         *(size, rows, high, wide, case.y[3], lines),
         threads.how_many(lines, max(1, GRAIN // (rows * size * wide))),

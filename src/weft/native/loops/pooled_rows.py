@@ -25,10 +25,10 @@ _GIVEN = ("ptr", "ptr", "ptr", "ptr", "i64", "i64", "ptr", "ptr", "i64", "i64", 
 
 
 class _Rows(Squares):
-    """Writes a function for so many rows: channels of the result."""
+    """Writes a function for so many rows: channels of the result, rectified or not."""
 
-    def __init__(self, rows: int) -> None:
-        super().__init__()
+    def __init__(self, rows: int, rectified: bool) -> None:
+        super().__init__(rectified)
         self.rows = rows
         self.cells = [(r, i, v) for r in range(rows) for i in (0, 1) for v in range(VECTORS)]
 
@@ -130,7 +130,7 @@ def pooled_rows(
 
 
 @functools.cache
-def pooled_rows_kernel(height: int) -> jit.Kernel:
+def pooled_rows_kernel(height: int, rectified: bool) -> jit.Kernel:
     """The loop for so many rows at a time."""
-    squares = Assembly("squares", _GIVEN, lambda: _Rows(height).write("squares"))
+    squares = Assembly("squares", _GIVEN, lambda: _Rows(height, rectified).write("squares"))
     return jit.Kernel(KernelFunction(pooled_rows, {**globals(), "squares": squares}))

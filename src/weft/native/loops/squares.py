@@ -11,9 +11,10 @@ VECTORS = 2  # of a line of a plane: as many squares as a vector has lanes
 
 
 class Squares:
-    """Writes code that takes the largest values of a vector of squares."""
+    """Writes code that takes the largest values of a vector of squares, and may rectify them."""
 
-    def __init__(self) -> None:
+    def __init__(self, rectified: bool = False) -> None:
+        self.rectified = rectified
         self.lanes = lanes = block()[0]
         self.vector, self.whole = f"<{lanes} x float>", f"<{lanes} x i32>"
         self.wide, self.mask = f"<{lanes} x i64>", f"<{lanes} x i1>"
@@ -32,8 +33,9 @@ class Squares:
 
     def stores(self) -> list[str]:
         """Declarations of what ``largest`` calls."""
-        begin = f"declare void @llvm.masked.store.v{self.lanes}"
+        begin, pair = f"declare void @llvm.masked.store.v{self.lanes}", ", ".join([self.vector] * 2)
         return [
+            f"declare {self.vector} @llvm.maximum.v{self.lanes}f32({pair})",
             f"{begin}f32.p0({self.vector}, ptr, i32, {self.mask})",
             f"{begin}i64.p0({self.wide}, ptr, i32, {self.mask})",
         ]
@@ -76,6 +78,10 @@ class Squares:
                 f"  {here}.p = select {self.mask} {here}.c, {places}",
             )
             best, place = f"{here}.v", f"{here}.p"
+        if self.rectified:
+            given = f"{vector} {best}, {vector} zeroinitializer"
+            self.put(f"  {name}.r = call {vector} @llvm.maximum.v{lanes}f32({given})")
+            best = f"{name}.r"
         store = f"  call void @llvm.masked.store.v{lanes}"
         self.put(
             f"  {name}.wide = sext {self.whole} {place} to {self.wide}",
