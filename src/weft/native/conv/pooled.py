@@ -267,6 +267,6 @@ def squares_plan(case: Pooled) -> SquaresPlan:
         for c in range(case.w[1])
         for tap in np.ndindex(*case.w[2:])
     ]
-    most = (6, 5, 4) if block()[0] == 16 else (3, 2)
+    most = (6, 5, 4) if block()[0] == 16 else (2,)  # so many sums stay in registers
     height = min(most, key=lambda h: ceil_div(case.w[0], h) * h)
     return SquaresPlan(source, np.array(taps, I64), np.zeros(1, I64), np.arange(len(taps)), height)
