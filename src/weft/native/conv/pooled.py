@@ -1,9 +1,14 @@
-"""Gradients of a convolution that only max pooling reads, from those that the pooling passes on.
+"""Convolutions that only max pooling reads, and their gradients, for compiled programs.
 
-Values that were not chosen have no gradient: three quarters of them under windows of two by two. So
-nothing is scattered and read back, and nothing multiplied by zero. Zero times what is not finite
-would be NaN: where the other factor of such a gradient is not finite, the result is given up, and
-the caller takes every product. The number of threads does not change a bit of a result.
+With few channels the pooling of squares is part of the convolution: of its result only the largest
+values are written.
+
+Gradients come from those that the pooling passes on. Values that were not chosen have none: three
+quarters of them under windows of two by two. So nothing is scattered and read back, and nothing
+multiplied by zero. Zero times what is not finite would be NaN: where the other factor of such a
+gradient is not finite, the result is given up, and the caller takes every product.
+
+The number of threads does not change a bit of a result.
 """
 
 from __future__ import annotations
