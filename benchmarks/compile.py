@@ -3,7 +3,8 @@
 The step (zero_grad, forward, backward, optimizer) is one function, compiled by ``weft.compile``; in
 the rows called static Python is skipped, by ``static=True``. The rows called products compare such
 a step with the time that its matrix products and convolutions take in it (``torch`` in the table;
-attention and recurrent layers are kernels with products inside, and count as products).
+attention, recurrent layers and convolutions under pooling are kernels with products inside, and
+count as products).
 With --others: against ``torch.compile``, of the model and of the whole step, and ``jax.jit``; the
 fastest of them has the limit.
 With --start: from the first call to full speed, in fresh processes, with empty and with warm
@@ -57,6 +58,7 @@ PRODUCTS_RUNS = 31
 PRODUCTS_LIMIT = 1.2  # of a step, as a multiple of its products and convolutions
 PRODUCTS = (
     *("mm:", "bmm:", "linear", "convolution:", "conv_transpose:", "conv_weight:", "addmm"),
+    *("convolution+", "plane_scatter+conv"),
     *("scaled_dot_product_attention", "ScaledDotProductAttention", "lstm", "Lstm", "LSTM"),
 )
 

@@ -59,6 +59,18 @@ def test_max(window, what):
         assert pooling.is_last(y) == pooling.is_last(x) or y.flags.c_contiguous
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("wide", [2, 3, 7, 8, 9, 16, 17, 30, 32, 33, 67])
+def test_squares(wide, dtype):
+    rest = ((2, 2), (2, 2), (0, 0), (1, 1))
+    for high, what in ((2, "numbers"), (5, "nan"), (8, "infinite")):
+        x = values((3, 2, high, wide), what, dtype)
+        wanted, places = reference.max_pool(x, *rest)
+        y, found = over_threads(lambda x=x: pooling.max_pool(x, *rest))
+        assert np.array_equal(y, wanted, equal_nan=True) and y.dtype == dtype
+        assert np.array_equal(found, places)
+
+
 def test_max_in_float64():
     x = values((2, 3, 20, 20), "nan", np.float64)
     arguments = ((3, 3), (2, 2), (1, 1), (1, 1))

@@ -116,6 +116,9 @@ class PaddedSource:
         size = len(x) * self.steps[0]
         to = buffers.empty(size + beyond, x.dtype)
         buffers.move(to[size:], 0.0)
+        if not last and x.flags.c_contiguous and self.is_plain():
+            buffers.move(to[:size], x.reshape(-1))
+            return to
         pieces = len(x) * (self._lines() if last else self.channels)
         count = threads.how_many(pieces, max(1, GRAIN * pieces // max(size, 1)))
         if last:

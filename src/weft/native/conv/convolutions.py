@@ -131,13 +131,13 @@ def weight_grad(
     return _first(tiled if less else None, by_loops, by_library, loops_first)
 
 
-def require_finite(a: Array) -> None:
-    """Have a plan give its run up where the array holds an infinity or a NaN."""
+def require_finite(a: Array) -> bool:
+    """Whether an array holds no infinity or NaN; a plan gives its run up where it does."""
     a = channels_last(a) if is_last(a) else plain(a)
     bad = buffers.zeros(1, np.dtype(np.int64))
     look = _loops().loops.find_not_finite.get(FLOATS[a.dtype])
     look(a, bad, a.size, threads.how_many(a.size, GRAIN))
-    buffers.wrong(bad)
+    return not buffers.wrong(bad)
 
 
 def _first(

@@ -17,10 +17,13 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
-from weft.native.codegen.compiler import Ptr, i32, i64, inline
+from weft.native.codegen.compiler import Ptr, f32, i32, i64, inline
 from weft.native.codegen.jit import kernel
+from weft.native.gemm import direct
+from weft.native.gemm.blocks import block
 from weft.native.loops import indexing
 from weft.native.loops.reduce import MEAN, step
+from weft.native.loops.squares import square_line
 from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, in_layout, is_last, made_like, plain
 
@@ -151,6 +154,25 @@ def max_squares(
             start = min(b, ow - step)  # the last ones may have been done in part
             for j in range(step):
                 max_square(p, q, y + u * ow, where + u * ow, first, w, start + j)
+
+
+@kernel
+def max_square_lines(
+    x: Ptr[f32], y: Ptr[f32], where: Ptr[i64], h: i64, w: i64, oh: i64, ow: i64, lanes: i64,
+    lo: i64, hi: i64,
+):  # fmt: skip
+    """The same by whole vectors, through masks."""
+    row = lo % oh  # counted, since a division takes as long as a vector
+    plane = lo // oh * h * w
+    for u in range(lo, hi):
+        first = row * 2 * w
+        for o in range(0, ow, lanes):
+            at = u * ow + o
+            square_line(x + (plane + first + 2 * o), y + at, where + at, w, first + 2 * o, ow - o)
+        row += 1
+        if row == oh:
+            row = 0
+            plane += h * w
 
 
 @kernel
@@ -624,7 +646,10 @@ def max_pool(
             max_rows_large.get(kind)(*arrays, c, *shares)
         return y, where
     shares = _shares(n * c * prod(f.out[:-1]), f.taps * f.out[-1])
-    if f.square and f.out[1] >= 4:
+    if f.square and kind == "f32" and direct.available():
+        lines = max_square_lines.get(lanes=block()[0])
+        lines(x, y, where, *shape[2:], *f.out, *shares)
+    elif f.square and f.out[1] >= 4:
         step = 8 if f.out[1] >= 8 else 4
         max_squares.get(kind, step=step)(x, y, where, *shape[2:], *f.out, *shares)
     elif small:
