@@ -16,7 +16,8 @@ sigmoid             2.5
 ==================  ====
 
 Zeros keep their sign, results may be subnormal, and infinities and NaN go through as in the C
-library. On float64 the C library itself is called.
+library. On float64 errors are at most 1.0 for exp, 1.5 for tanh and 2.5 for sigmoid, and softplus is made
+of exp; for the others the C library is called.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from __future__ import annotations
 from weft.native.codegen.compiler import (
     T,
     bits,
+    bits_wide,
     copysign,
     f32,
     f64,
     floor,
     fma,
     from_bits,
+    from_bits_wide,
     i32,
     inline,
     rint,
@@ -40,6 +43,8 @@ LN2_HIGH, LN2_LOW = 0.693145751953125, 1.428606765330187e-06
 LOG2_E = 1.4426950408889634
 # Adding it to a small float32 leaves the nearest integer in the low bits.
 ROUND, ROUND_BITS = 12582912.0, 0x4B400000
+ROUND_WIDE, ROUND_WIDE_BITS = 6755399441055744.0, 0x4338000000000000  # the same of float64
+LN2_HIGH_WIDE, LN2_LOW_WIDE = 0.6931471805598903, 5.497923018708371e-14
 SQRT_HALF_BITS = 0x3F3504F3
 INFINITY = float("inf")
 NAN = float("nan")
@@ -88,7 +93,31 @@ def _exp_near(r: f32) -> f32:
     return fma(fma(q, r, 1.0), r, 1.0)
 
 
-@inline(f64="exp")
+@inline
+def _exp_wide(x: f64) -> f64:
+    """e**x."""
+    x = 710.0 if x > 710.0 else x
+    x = -746.0 if x < -746.0 else x
+    t = fma(x, LOG2_E, ROUND_WIDE)
+    n = t - ROUND_WIDE
+    r = fma(n, -LN2_LOW_WIDE, fma(n, -LN2_HIGH_WIDE, x))
+    q = fma(r, 2.510038549551032e-08, 2.7620088445409746e-07)
+    q = fma(q, r, 2.7557268459997064e-06)
+    q = fma(q, r, 2.4801521295954376e-05)
+    q = fma(q, r, 0.00019841269863053618)
+    q = fma(q, r, 0.0013888888917213717)
+    q = fma(q, r, 0.008333333333330062)
+    q = fma(q, r, 0.04166666666662413)
+    q = fma(q, r, 0.16666666666666669)
+    q = fma(q, r, 0.5000000000000001)
+    y = fma(fma(q, r, 1.0), r, 1.0)
+    # In two steps, so that the result may overflow or become subnormal.
+    small = x < -700.0
+    k = bits_wide(t) - ROUND_WIDE_BITS + (1222 if small else 1022)
+    return y * from_bits_wide(k << 52) * from_bits_wide((824 if small else 1024) << 52)
+
+
+@inline(f64=_exp_wide)
 def exp_below(x: f32) -> f32:
     """e**x for x up to 88."""
     x = -104.0 if x < -104.0 else x
@@ -98,7 +127,7 @@ def exp_below(x: f32) -> f32:
     return _scale(_exp_near(r), bits(t) - ROUND_BITS)
 
 
-@inline(f64="exp")
+@inline(f64=_exp_wide)
 def exp_flush(x: f32) -> f32:
     """e**x for x up to 88, with zero for subnormal results: for sums and shares of one."""
     x = -88.0 if x < -88.0 else x
@@ -108,7 +137,7 @@ def exp_flush(x: f32) -> f32:
     return _exp_near(r) * _power_of_two(bits(t) - ROUND_BITS)  # 2**-127 comes out as zero
 
 
-@inline(f64="exp")
+@inline(f64=_exp_wide)
 def exp(x: f32) -> f32:
     """e**x."""
     return exp_below(89.0 if x > 89.0 else x)
@@ -235,7 +264,28 @@ def sigmoid(x: T) -> T:
     return (1.0 if x >= 0.0 else e) / (1.0 + e)
 
 
-@inline(f64="tanh")
+@inline
+def _tanh_wide(x: f64) -> f64:
+    a = abs(x)
+    s = a * a
+    p = fma(s, 6.485163482793113e-06, -3.12011014257974e-05)
+    p = fma(p, s, 9.257116129556769e-05)
+    p = fma(p, s, -0.0002375906496055562)
+    p = fma(p, s, 0.0005896606577757043)
+    p = fma(p, s, -0.0014557754120478055)
+    p = fma(p, s, 0.0035921217511549622)
+    p = fma(p, s, -0.008863235103240878)
+    p = fma(p, s, 0.021869488519008305)
+    p = fma(p, s, -0.05396825396789699)
+    p = fma(p, s, 0.13333333333333042)
+    p = fma(p, s, -0.3333333333333333)
+    near = fma(p * s, a, a)
+    v = 20.0 if a > 20.0 else a
+    far = 1.0 - 2.0 / (_exp_wide(v + v) + 1.0)
+    return copysign(near if a < 0.625 else far, x)
+
+
+@inline(f64=_tanh_wide)
 def tanh(x: f32) -> f32:
     """The hyperbolic tangent."""
     a = abs(x)
