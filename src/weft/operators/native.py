@@ -36,6 +36,7 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     # reductions
     "sum": (2, "loops.reduce:sum_over"),
     "mean": (2, "loops.reduce:mean_over"),
+    "prod": (8192, "loops.reduce:product_over"),
     "amax": (2, "loops.reduce:amax"),
     "amin": (2, "loops.reduce:amin"),
     "max": (2, "loops.reduce:max_of_all"),
@@ -130,6 +131,9 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "triu": (16384, "loops.movement:triu"),
     "constant_pad_nd": (16384, "loops.movement:pad"),
     "cumsum": (2, "loops.scans:cumsum"),
+    "cumprod": (2, "loops.scans:cumprod"),
+    "cummax": (2, "loops.scans:cummax"),
+    "cummin": (2, "loops.scans:cummin"),
     "topk": (2, "loops.scans:topk"),
     "nms": (64, "loops.regions:nms"),
     "roi_align": (512, "loops.regions:roi_align"),
@@ -181,7 +185,7 @@ EXACT = (
         "argmax",
         "argmin",
     ),
-    *("cumsum", "topk"),
+    *("cumsum", "cumprod", "cummax", "cummin", "topk"),
     *("any", "all", "sum", "mean"),  # large sums differ, but for those nothing waits
 )
 

@@ -16,8 +16,8 @@ sigmoid             2.5
 ==================  ====
 
 Zeros keep their sign, results may be subnormal, and infinities and NaN go through as in the C
-library. On float64 errors are at most 1.0 for exp, 1.5 for tanh and 2.5 for sigmoid, and softplus is made
-of exp; for the others the C library is called.
+library. On float64 errors are at most 1.0 for exp, 1.5 for tanh and 2.5 for sigmoid, and softplus
+is made of exp; for the others the C library is called.
 """
 
 from __future__ import annotations
