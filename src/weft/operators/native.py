@@ -130,6 +130,8 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "tril": (16384, "loops.movement:tril"),
     "triu": (16384, "loops.movement:triu"),
     "constant_pad_nd": (16384, "loops.movement:pad"),
+    "pad_by": (1024, "loops.folds:pad_by"),
+    "pad_by_backward": (1024, "loops.folds:pad_by_back"),
     "cumsum": (2, "loops.scans:cumsum"),
     "cumprod": (2, "loops.scans:cumprod"),
     "cummax": (2, "loops.scans:cummax"),
@@ -185,7 +187,7 @@ EXACT = (
         "argmax",
         "argmin",
     ),
-    *("cumsum", "cumprod", "cummax", "cummin", "topk"),
+    *("cumsum", "cumprod", "cummax", "cummin", "topk", "pad_by"),
     *("any", "all", "sum", "mean"),  # large sums differ, but for those nothing waits
 )
 
