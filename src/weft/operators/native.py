@@ -130,6 +130,9 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "tril": (16384, "loops.movement:tril"),
     "triu": (16384, "loops.movement:triu"),
     "constant_pad_nd": (16384, "loops.movement:pad"),
+    "kthvalue": (1024, "loops.ranks:kthvalue"),
+    "median_dim": (1024, "loops.ranks:median"),
+    "nanmedian_dim": (1024, "loops.ranks:nanmedian"),
     "pad_by": (1024, "loops.folds:pad_by"),
     "pad_by_backward": (1024, "loops.folds:pad_by_back"),
     "cumsum": (2, "loops.scans:cumsum"),
@@ -187,7 +190,7 @@ EXACT = (
         "argmax",
         "argmin",
     ),
-    *("cumsum", "cumprod", "cummax", "cummin", "topk", "pad_by"),
+    *("cumsum", "cumprod", "cummax", "cummin", "topk", "pad_by", "median_dim", "nanmedian_dim"),
     *("any", "all", "sum", "mean"),  # large sums differ, but for those nothing waits
 )
 
