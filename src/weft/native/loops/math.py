@@ -45,7 +45,7 @@ LOG2_E = 1.4426950408889634
 ROUND, ROUND_BITS = 12582912.0, 0x4B400000
 ROUND_WIDE, ROUND_WIDE_BITS = 6755399441055744.0, 0x4338000000000000  # the same of float64
 LN2_HIGH_WIDE, LN2_LOW_WIDE = 0.6931471805598903, 5.497923018708371e-14
-SQRT_HALF_BITS = 0x3F3504F3
+SQRT_HALF_BITS, SQRT_HALF_BITS_WIDE = 0x3F3504F3, 0x3FE6A09E667F3BCD
 INFINITY = float("inf")
 NAN = float("nan")
 
@@ -570,6 +570,164 @@ def erfinv(x: f32) -> f32:
     tail = (1.0 - abs(x)) * 0.5
     r = sqrt(_log2_wide(tail) * -0.6931471805599453)
     return f32(_erfinv_edges(f64(x), _quantile_near(f64(x) * 0.5), _quantile_far(r)))
+
+
+# --- gamma functions -------------------------------------------------------------------------
+
+
+@inline
+def _log_wide(x: f64) -> f64:
+    """The natural logarithm of positive normal numbers."""
+    shifted = bits_wide(x) - SQRT_HALF_BITS_WIDE
+    e = f64(shifted >> 52)
+    m = from_bits_wide((shifted & 0xFFFFFFFFFFFFF) + SQRT_HALF_BITS_WIDE)
+    s = (m - 1.0) / (m + 1.0)
+    z = s * s
+    p = fma(z, 0.14617807153417325, 0.15331611722055008)
+    p = fma(p, z, 0.1818289243253687)
+    p = fma(p, z, 0.22222211089379496)
+    p = fma(p, z, 0.28571428626253836)
+    p = fma(p, z, 0.3999999999989889)
+    p = fma(p, z, 0.666666666666667)
+    return fma(e, LN2_HIGH_WIDE, fma(e, LN2_LOW_WIDE, fma(p * z, s, s + s)))
+
+
+@inline
+def _sine_of_turn(r: f64) -> f64:
+    """sin(pi * r) for r in 0...0.5."""
+    s = r * r
+    p = fma(s, 7.697726639610672e-07, -2.1903487684769023e-05)
+    p = fma(p, s, 0.0004662998126284068)
+    p = fma(p, s, -0.007370430505217146)
+    p = fma(p, s, 0.08214588657302717)
+    p = fma(p, s, -0.5992645293189403)
+    p = fma(p, s, 2.5501640398773002)
+    p = fma(p, s, -5.167712780049969)
+    return fma(p, s, 3.141592653589793) * r
+
+
+@inline
+def _digamma_wide(x: f64) -> f64:
+    # Below zero by reflection; up to 8 by recurrence, eight steps as one quotient.
+    v = 1.0 - x if x < 0.0 else x
+    low = v < 8.0
+    p = v
+    d = f64(1.0)
+    d = fma(d, v + 1.0, p)
+    p = p * (v + 1.0)
+    d = fma(d, v + 2.0, p)
+    p = p * (v + 2.0)
+    d = fma(d, v + 3.0, p)
+    p = p * (v + 3.0)
+    d = fma(d, v + 4.0, p)
+    p = p * (v + 4.0)
+    d = fma(d, v + 5.0, p)
+    p = p * (v + 5.0)
+    d = fma(d, v + 6.0, p)
+    p = p * (v + 6.0)
+    d = fma(d, v + 7.0, p)
+    p = p * (v + 7.0)
+    w = v + 8.0 if low else v
+    u = 1.0 / w
+    z = u * u
+    q = fma(z, 0.4432598039215686, -0.08333333333333333)
+    q = fma(q, z, 0.021092796092796094)
+    q = fma(q, z, -0.007575757575757576)
+    q = fma(q, z, 0.004166666666666667)
+    q = fma(q, z, -0.003968253968253968)
+    q = fma(q, z, 0.008333333333333333)
+    q = fma(q, z, -0.08333333333333333)
+    y = fma(q, z, fma(u, -0.5, _log_wide(w)))
+    y = y - (d / p if low else f64(0.0))
+    y = INFINITY if x == INFINITY else y
+    r = x - rint(x)
+    a = abs(r)
+    turn = _sine_of_turn(0.5 - a) / _sine_of_turn(a) * 3.141592653589793
+    turn = NAN if r == 0.0 else copysign(turn, r)
+    return y - turn if x < 0.0 else y
+
+
+@inline(f64=_digamma_wide)
+def digamma(x: f32) -> f32:
+    """The derivative of the logarithm of the gamma function, rounded from float64."""
+    return f32(_digamma_wide(f64(x)))
+
+
+@inline
+def _trigamma_wide(x: f64) -> f64:
+    v = 1.0 - x if x < 0.0 else x
+    low = v < 8.0
+    q = v * v
+    n = f64(1.0)
+    s = (v + 1.0) * (v + 1.0)
+    n = fma(n, s, q)
+    q = q * s
+    s = (v + 2.0) * (v + 2.0)
+    n = fma(n, s, q)
+    q = q * s
+    s = (v + 3.0) * (v + 3.0)
+    n = fma(n, s, q)
+    q = q * s
+    s = (v + 4.0) * (v + 4.0)
+    n = fma(n, s, q)
+    q = q * s
+    s = (v + 5.0) * (v + 5.0)
+    n = fma(n, s, q)
+    q = q * s
+    s = (v + 6.0) * (v + 6.0)
+    n = fma(n, s, q)
+    q = q * s
+    s = (v + 7.0) * (v + 7.0)
+    n = fma(n, s, q)
+    q = q * s
+    w = v + 8.0 if low else v
+    u = 1.0 / w
+    z = u * u
+    p = fma(z, -7.092156862745098, 1.1666666666666667)
+    p = fma(p, z, -0.2531135531135531)
+    p = fma(p, z, 0.07575757575757576)
+    p = fma(p, z, -0.03333333333333333)
+    p = fma(p, z, 0.023809523809523808)
+    p = fma(p, z, -0.03333333333333333)
+    p = fma(p, z, 0.16666666666666666)
+    y = fma(p * z, u, fma(z, 0.5, u)) + (n / q if low else f64(0.0))
+    sine = _sine_of_turn(abs(x - rint(x)))
+    return 9.869604401089358 / (sine * sine) - y if x < 0.0 else y
+
+
+@inline(f64=_trigamma_wide)
+def trigamma(x: f32) -> f32:
+    """The derivative of ``digamma``, rounded from float64."""
+    return f32(_trigamma_wide(f64(x)))
+
+
+@inline(f64="lgamma")
+def lgamma(x: f32) -> f32:
+    """The logarithm of the absolute value of the gamma function, computed in float64.
+
+    Near its zeros the error is absolute: 3e-14.
+    """
+    c = f64(x)
+    v = 1.0 - c if c < 0.0 else c
+    low = v < 8.0
+    p = v * (v + 1.0) * (v + 2.0) * (v + 3.0) * (v + 4.0) * (v + 5.0) * (v + 6.0) * (v + 7.0)
+    w = v + 8.0 if low else v
+    u = 1.0 / w
+    z = u * u
+    q = fma(z, 0.00641025641025641, -0.0019175269175269176)
+    q = fma(q, z, 0.0008417508417508417)
+    q = fma(q, z, -0.0005952380952380953)
+    q = fma(q, z, 0.0007936507936507937)
+    q = fma(q, z, -0.002777777777777778)
+    q = fma(q, z, 0.08333333333333333)
+    y = fma(w - 0.5, _log_wide(w), fma(q, u, 0.9189385332046728 - w))
+    sine = _sine_of_turn(abs(c - rint(c)))
+    # One logarithm for what the recurrence divides by and what reflection multiplies with.
+    by = p if low else f64(1.0)
+    y = 1.1447298858494002 - y if c < 0.0 else y
+    more = _log_wide(by / sine if c < 0.0 else 1.0 / by)
+    y = INFINITY if abs(c) == INFINITY or v == 0.0 or (c < 0.0 and sine == 0.0) else y + more
+    return f32(0.0 if c == 1.0 or c == 2.0 else y)
 
 
 # --- of two values ----------------------------------------------------------------------------
