@@ -17,10 +17,11 @@ SHAPES = ((100, 300), (40, 70), (2000,), (3, 5, 300), (1500, 1), (700, 2), (600,
 def rows(dtype, shape):
     """All different, many equal, and with NaN, zeros of both signs and rows of nothing but NaN."""
     rng = np.random.default_rng(0)
-    yield (rng.standard_normal(shape) * 1e6).astype(dtype)
-    yield rng.integers(-5, 5, shape).astype(dtype)
-    yield np.arange(np.prod(shape)).reshape(shape).astype(dtype)
-    if dtype != np.int64:
+    spread = 1e6 if dtype not in (np.int8, np.uint8) else 100
+    yield (rng.random(shape) * spread).astype(dtype)
+    yield rng.integers(0, 10, shape).astype(dtype)
+    yield (np.arange(np.prod(shape)) % 120).reshape(shape).astype(dtype)
+    if issubclass(dtype, np.floating):
         x = rng.integers(-2, 3, shape) * dtype(0.0 if rng.random() < 0.3 else 1.5)
         x.reshape(-1)[::7] *= -1
         x[rng.random(shape) < 0.1] = np.nan
@@ -40,7 +41,7 @@ def same(found, wanted):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.int32, np.int8, np.uint8])
 @pytest.mark.parametrize("name", ["kthvalue", "median", "nanmedian"])
 def test_ranks(name, dtype, shape):
     op = REGISTRY[name if name == "kthvalue" else f"{name}_dim"]

@@ -14,7 +14,8 @@ from weft.native.memory import buffers
 from weft.native.memory.layout import FLOATS, plain
 
 ndarray = np.ndarray
-KINDS = {**FLOATS, np.dtype(np.int64): "i64"}
+WHOLE = {"int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "uint8": "u8"}
+KINDS = {**FLOATS, **{np.dtype(name): kind for name, kind in WHOLE.items()}}
 # What is looked for: the element of rank k, the median, and the median of what is not NaN.
 KTH, MEDIAN, PRESENT = range(3)
 GRAIN = 2048  # elements that are worth a thread
