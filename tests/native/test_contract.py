@@ -82,7 +82,6 @@ def laid(x: Any, layout: str) -> Any:
 
 # Ops whose samples no kernel takes, with the reason.
 LEFT = {
-    "adaptive_max_pool": "its samples have windows of different sizes",
     "scaled_dot_product_attention": "its samples are too small to be cut among threads",
 }
 KERNELS = sorted(name for name, op in REGISTRY.items() if op.native and op.samples)

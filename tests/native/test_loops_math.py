@@ -24,6 +24,8 @@ UNARY = {
     "tanh": (np.tanh, 1.5),
     "erf": (special.erf, 1.2),
     "erfinv": (special.erfinv, 0.51),
+    "erfc": (special.erfc, 0.51),
+    "ndtr": (special.ndtr, 0.51),
     "sin": (np.sin, 1.7),
     "cos": (np.cos, 1.7),
     "atan": (np.arctan, 1.5),
@@ -229,8 +231,70 @@ def test_powers(count):
         assert (np.signbit(y) == np.signbit(exact))[known].all()
 
 
+GAMMAS = {
+    "digamma": special.psi,
+    "trigamma": lambda x: special.zeta(2.0, x),
+    "lgamma": special.gammaln,
+}
+
+
+@pytest.mark.parametrize("name", GAMMAS)
+def test_gamma_functions(name):
+    draw = np.random.default_rng(5)
+    parts = [draw.uniform(0, 20, 40_000), draw.uniform(-30, 0, 40_000)]
+    parts += [np.exp(draw.uniform(-90, 80, 20_000)), -np.exp(draw.uniform(-90, 10, 20_000))]
+    parts += [1 + draw.normal(size=2000) * 1e-4, 2 + draw.normal(size=2000) * 1e-6, [1, 2, 1e38]]
+    x = np.concatenate(parts).astype(np.float32)
+    y, exact = loop(name)(x), GAMMAS[name](x.astype(np.float64))
+    near = np.abs(exact) < 1e-6  # a zero: errors are absolute there
+    assert units(y, exact)[~near].max() <= 0.51
+    assert np.abs(y - exact)[near].max(initial=0) <= 1e-13
+    # Of float64 those of the C library and of digamma near poles are not in question.
+    wide = x.astype(np.float64)[(np.abs(x) < 300) & (x > 0)]
+    exact = GAMMAS[name](wide)
+    assert (np.abs(loop(name)(wide) - exact) <= 4e-15 * np.maximum(np.abs(exact), 1)).all()
+
+
+@pytest.mark.parametrize("name", GAMMAS)
+def test_edges_of_gamma_functions(name):
+    x = np.array([0.0, -0.0, -1.0, -2.0, np.inf, np.nan, 1e-40, -1e-40], np.float32)
+    exact = GAMMAS[name](x.astype(np.float64)).astype(np.float32)
+    np.testing.assert_array_equal(loop(name)(x), exact)
+    wanted = {"lgamma": np.inf}.get(name, np.nan)  # at negative infinity, as PyTorch has it
+    np.testing.assert_array_equal(loop(name)(np.float32([-np.inf])), np.float32([wanted]))
+
+
+def test_digamma_near_poles_in_float64():
+    mp = pytest.importorskip("mpmath")
+    x = -np.arange(1, 40) + np.random.default_rng(0).choice([1e-3, -1e-5, 1e-9, 0.5], 39)
+    exact = [float(mp.digamma(v)) for v in x.tolist()]
+    np.testing.assert_allclose(loop("digamma")(x), exact, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid"])
+def test_units_of_float64(name):
+    wide, most = np.longdouble, UNARY[name][1]
+    if np.finfo(wide).nmant < 63:
+        pytest.skip("nothing here is more precise than float64")
+    draw = np.random.default_rng(4)
+    parts = [draw.uniform(-760, 720, 100_000), draw.uniform(-45, 45, 100_000)]
+    parts += [draw.standard_normal(200_000), np.exp(draw.uniform(-300, 3, 50_000))]
+    x = np.concatenate([*parts, EDGES, [1e308, -1e308, 709.78, 709.79, -745.1, -745.2, 5e-324]])
+    exact = {
+        "exp": np.exp,
+        "tanh": np.tanh,
+        "sigmoid": lambda v: np.where(v < 0, np.exp(v), 1) / (1 + np.exp(-np.abs(v))),
+    }[name](x.astype(wide))
+    y, near = loop(name)(x), exact.astype(np.float64)
+    error = np.abs(y - exact) / np.spacing(np.abs(near))
+    known = np.isfinite(near)
+    assert error[known].max() <= most
+    assert np.array_equal(y[~known], near[~known], equal_nan=True)
+    assert (np.signbit(y) == np.signbit(near))[~np.isnan(near)].all()
+
+
 @pytest.mark.parametrize("name", [*UNARY, *SHARES, "normal_cdf"])
-def test_float64_is_the_c_library(name):
+def test_float64_is_near_the_c_library(name):
     reference = {**UNARY, **SHARES, "normal_cdf": (special.ndtr, 0)}[name][0]
     x = np.linspace(-5, 5, 1001)
     np.testing.assert_allclose(loop(name)(x), reference(x), rtol=1e-13, atol=1e-300)

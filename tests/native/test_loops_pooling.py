@@ -171,7 +171,31 @@ def test_even_maximum():
         found, wanted = pooling.adaptive_max_pool(x, size), reference.adaptive_max_pool(x, size)
         assert np.array_equal(found[0], wanted[0], equal_nan=True)
         assert np.array_equal(found[1], wanted[1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["nan", "ties"])
+def test_uneven_maximum(kind, dtype):
+    for shape, sizes in (
+        ((2, 3, 12, 8), ((5, 4), (7, 7), (12, 3), (20, 30))),
+        ((3, 2, 50), ((7,), (49,), (60,))),
+        ((2, 2, 5, 6, 7), ((3, 4, 5), (1, 1, 2), (9, 5, 8))),
+    ):
+        x = (
+            values(shape, "nan")
+            if kind == "nan"
+            else np.random.default_rng(0).integers(-3, 3, shape)
+        )
+        x = x.astype(dtype)
+        x.reshape(-1)[:40] = -np.inf
+        for size in sizes:
+            wanted = reference.adaptive_max_pool(x, size)
+            for given in (x, np.asfortranarray(x)):
+                found = over_threads(lambda a=given, s=size: pooling.adaptive_max_pool(a, s))
+                assert np.array_equal(found[0], wanted[0], equal_nan=True)
+                assert np.array_equal(found[1], wanted[1])
     assert pooling.adaptive_max_pool(x, (5, 4)) is None
+    assert pooling.adaptive_max_pool(x, (5, 4, 0)) is None
 
 
 def test_long_mean_keeps_its_digits():

@@ -103,6 +103,47 @@ EXACT = {
 }
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products(dtype):
+    for shape in SHAPES:
+        x = np.exp(0.01 * numbers(shape, dtype)) * np.sign(numbers(shape, dtype, 1))
+        for y in (*layouts(x), np.where(numbers(shape, dtype, 2) > 3, 0, x)):
+            for axes in axes_of(x.ndim):
+                found = loops.product_over(y, axes, False)
+                if len(axes) not in (1, x.ndim) or all(shape[a] == 1 for a in axes):
+                    assert found is None
+                    continue
+                exact = np.multiply.reduce(y.astype(np.longdouble), axis=axes)
+                assert found.shape == exact.shape and found.dtype == dtype
+                # Each factor may round by half a unit of float64, and the result by its own.
+                many = x.size // max(exact.size, 1) * 2.0**-53 + EPS[dtype] / 2
+                assert (np.abs(found - exact) <= many * 1.01 * np.abs(exact)).all()
+
+
+def test_products_of_parts_may_be_beyond_the_type():
+    draw = np.random.default_rng(0)
+    for shape, dim in (((16384,), 0), ((40_000, 1), 0), ((1000, 70), 0), ((1000, 5), 0)):
+        half = np.full(shape[dim] // 2, 2.0 ** (6 if shape[dim] < 5000 else 3), np.float32)
+        x = draw.permutation(np.concatenate([half, 1 / half]))
+        assert np.ptp(np.cumsum(np.log2(x))) > 160
+        x = np.repeat(x[:, None], shape[1], 1) if len(shape) > 1 else x
+        assert (loops.product_over(np.tile(x, 2) if x.ndim > 1 else x, (dim,), False) == 1).all()
+    x = np.tile(np.float32([2.0**100] * 3 + [2.0**-100] * 3), (3000, 1))
+    assert (loops.product_over(x, (1,), False) == 1).all()
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf, 0.0, -0.0])
+def test_special_factors(special):
+    x = np.ones((90, 200), np.float32)
+    x[3, 5] = special
+    x[7, 8:10] = special, -2
+    for dim in (0, 1):
+        exact = np.multiply.reduce(x, axis=dim)
+        found = loops.product_over(x, (dim,), False)
+        np.testing.assert_array_equal(found, exact)
+        assert (np.signbit(found) == np.signbit(exact))[~np.isnan(exact)].all()
+
+
 @pytest.mark.parametrize("special", [False, True])
 @pytest.mark.parametrize("name", EXACT)
 def test_exact_ones(name, special):

@@ -177,6 +177,25 @@ def test_running_sums_along_any_dimension(reverse: bool, dtype: type) -> None:
                 assert same(found, np.ascontiguousarray(op.reference(x, dim, reverse)))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["cumprod", "cummax", "cummin"])
+def test_running_products_and_extremes(name: str, dtype: type) -> None:
+    op, kernel, rng = REGISTRY[name], getattr(scans, name), np.random.default_rng(8)
+    shapes = (*small_shapes(rng, 200), (6000,), (3, 2000), (2000, 3), (4, 70, 300), (2, 3, 1, 5))
+    for shape in shapes:
+        for many in (False, True):  # many equal elements, zeros of both signs among them
+            x = values(rng, *shape).astype(dtype)
+            x = np.rint(2 * x) * dtype(0.5) if many else x
+            for dim in range(x.ndim):
+                found = over_threads(lambda x=x, dim=dim: kernel(x, dim))
+                wanted = op.reference(x, dim)
+                if name == "cumprod":
+                    found, wanted = (found,), (wanted,)
+                assert all_same(found, wanted), (shape, dim)
+    assert kernel(x.T, 0) is None and kernel(x[:0], 0) is None
+    assert kernel(x.astype(np.int64), 0) is None
+
+
 def test_running_sums_that_are_left_to_numpy() -> None:
     x = np.ones((30, 40), np.float32)
     assert scans.cumsum(x.T, 0, False) is None and scans.cumsum(x[:, ::2], 1, False) is None

@@ -15,6 +15,7 @@ from weft.core.selection import offer, offer_small
 FUNCTIONS = {
     **dict.fromkeys(("exp", "exp2", "expm1", "log", "log1p", "log2", "tanh"), 1024),
     **dict.fromkeys(("erf", "atan", "pow", "hypot", "logaddexp"), 1024),
+    **dict.fromkeys(("lgamma", "digamma", "trigamma", "erfc", "special_ndtr"), 64),
     "erfinv": 64,
     # NumPy needs several passes for these.
     **dict.fromkeys(("sigmoid", "silu", "glu", "gelu", "gelu_tanh", "elu", "mish"), 64),
@@ -36,6 +37,7 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     # reductions
     "sum": (2, "loops.reduce:sum_over"),
     "mean": (2, "loops.reduce:mean_over"),
+    "prod": (8192, "loops.reduce:product_over"),
     "amax": (2, "loops.reduce:amax"),
     "amin": (2, "loops.reduce:amin"),
     "max": (2, "loops.reduce:max_of_all"),
@@ -129,7 +131,15 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "tril": (16384, "loops.movement:tril"),
     "triu": (16384, "loops.movement:triu"),
     "constant_pad_nd": (16384, "loops.movement:pad"),
+    "kthvalue": (1024, "loops.ranks:kthvalue"),
+    "median_dim": (1024, "loops.ranks:median"),
+    "nanmedian_dim": (1024, "loops.ranks:nanmedian"),
+    "pad_by": (1024, "loops.folds:pad_by"),
+    "pad_by_backward": (1024, "loops.folds:pad_by_back"),
     "cumsum": (2, "loops.scans:cumsum"),
+    "cumprod": (2, "loops.scans:cumprod"),
+    "cummax": (2, "loops.scans:cummax"),
+    "cummin": (2, "loops.scans:cummin"),
     "topk": (2, "loops.scans:topk"),
     "nms": (64, "loops.regions:nms"),
     "roi_align": (512, "loops.regions:roi_align"),
@@ -181,7 +191,7 @@ EXACT = (
         "argmax",
         "argmin",
     ),
-    *("cumsum", "topk"),
+    *("cumsum", "cumprod", "cummax", "cummin", "topk", "pad_by", "median_dim", "nanmedian_dim"),
     *("any", "all", "sum", "mean"),  # large sums differ, but for those nothing waits
 )
 

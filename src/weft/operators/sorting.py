@@ -185,7 +185,7 @@ def _kth_index(x: np.ndarray, dim: int, k: int) -> np.ndarray:
     same = x == taken(x, index, dim)
     tied = np.moveaxis(np.add.reduce(same, axis=dim, dtype=np.int64, keepdims=True), dim, -1) != 1
     rows = np.argwhere(tied[..., 0])
-    if 0 < len(rows) * x.shape[dim] <= TIED:
+    if len(rows):
         index = np.array(index)
         values, found = np.moveaxis(x, dim, -1), np.moveaxis(index, dim, -1)
         for row in map(tuple, rows):

@@ -85,6 +85,7 @@ erfc_op = elementwise(
     _lazy("erfc"),
     lambda t, x: t * (exp_op(-x * x) * (-2.0 / _ROOT_PI)),
     promote="float",
+    lower="erfc",
     refuses="c",
     doc="``1 - erf(x)``, exact for large x.",
 )
@@ -107,6 +108,7 @@ ndtr_op = _special(
     "ndtr",
     "ndtr",
     lambda t, x: t * (exp_op(-0.5 * x * x) / _ROOT_2PI),
+    lower="ndtr",
     refuses="c",
     doc="The standard normal distribution's share below x.",
 )
@@ -171,17 +173,30 @@ lgamma_op = elementwise(
     _lgamma,
     lambda t, x: t * digamma_op(x),
     promote="float",
+    lower="lgamma",
     domain=(0.3, 3.0),
     doc="The logarithm of the absolute value of the gamma function.",
 )
 digamma_op: Op = elementwise(
     "digamma",
     _lazy("psi"),
-    lambda t, x: t * polygamma_op(x, n=1),
+    lambda t, x: t * trigamma_op(x),
     promote="float",
+    lower="digamma",
     domain=(0.4, 3.0),
     refuses="c",
     doc="The derivative of the logarithm of the gamma function.",
+)
+# The same as ``polygamma`` with n = 1, which has a loop of its own.
+trigamma_op: Op = elementwise(
+    "trigamma",
+    lambda x: np.where(x == -np.inf, x.dtype.type(np.nan), _polygamma(x, 1)),
+    lambda t, x: t * polygamma_op(x, n=2),
+    promote="float",
+    lower="trigamma",
+    grad_name="PolygammaBackward",
+    public=False,
+    domain=(0.6, 2.0),
 )
 polygamma_op: Op = elementwise(
     "polygamma",

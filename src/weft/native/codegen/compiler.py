@@ -115,7 +115,7 @@ class Ptr:
 i64 = i32 = f32 = f64 = T = U = Any
 sqrt: Any = None
 floor = ceil = trunc = rint = fma = maximum = minimum = copysign = sqrt
-bits = from_bits = array = at = sqrt
+bits = from_bits = bits_wide = from_bits_wide = array = at = sqrt
 
 
 def constant(value: float, kind: str) -> str:
@@ -184,6 +184,9 @@ class KernelFunction:
         self.flags = "reassoc contract " if reassociate else ""
         self.wide = wide  # what stands for it on float64: a function, or the name of libm's
         self.unswitched, self.outlined = unswitched, outlined
+        # For loops that compute much and read little: vectors as wide as the processor has. LLVM
+        # takes 256 bits on processors that slow down for 512, which costs more than it saves here.
+        self.widest = False
         # The Python function that it was read from.
         self.origin = None if isinstance(source, str) else source
         self.name: str = self.tree.name if isinstance(source, str) else source.__name__
@@ -730,6 +733,12 @@ class Body:
         if name == "from_bits":
             text = self.convert(self.expression(node.args[0]), "i32")
             return self.put(f"bitcast i32 {text} to float"), "f32"
+        if name == "bits_wide":  # the same of float64
+            text = self.convert(self.expression(node.args[0]), "f64")
+            return self.put(f"bitcast double {text} to i64"), "i64"
+        if name == "from_bits_wide":
+            text = self.convert(self.expression(node.args[0]), "i64")
+            return self.put(f"bitcast i64 {text} to double"), "f64"
         if name in ("min", "max"):
             left, right = (self.expression(a) for a in node.args)
             kind = self.common(left, right)
@@ -879,7 +888,8 @@ def build(
     if [n for n, _ in function.parameters[-2:]] != ["lo", "hi"]:
         raise KernelError(f"{function.name}: the last parameters of a kernel are lo and hi")
     name = function.name
-    Body(unit, function, kinds, consts).define(f"{name}.body", "private", "noinline")
+    attributes = 'noinline "prefer-vector-width"="512"' if function.widest else "noinline"
+    Body(unit, function, kinds, consts).define(f"{name}.body", "private", attributes)
     given = [(p, kinds[p]) for p, _ in function.parameters[:-2] if p not in consts]
     types = [("ptr" if k.endswith("*") else LLVM[k]) for _, k in given]
     taken = "".join(f"{t} %a{i}, " for i, t in enumerate(types))

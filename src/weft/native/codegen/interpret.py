@@ -131,6 +131,8 @@ INTRINSICS: dict[str, Callable] = {
     "fma": _same_kind(multiply_add),
     "bits": lambda x: int(np.float32(x).view(np.int32)),
     "from_bits": lambda x: np.int32(ctypes.c_int32(int(x)).value).view(np.float32),
+    "bits_wide": lambda x: int(np.float64(x).view(np.int64)),
+    "from_bits_wide": lambda x: np.int64(ctypes.c_int64(int(x)).value).view(np.float64),
     "exactly": lambda x: x,
     "min": min,
     "max": max,

@@ -11,8 +11,8 @@ Parameters say by their annotation what they are: ``Along`` has an element for e
 row, ``Shared`` one for each place, ``Each`` one for each row, and ``One`` a single one; ``Number``
 is a setting and ``Length`` the number of places. The function is run once on the stand-ins of
 ``weft.native.codegen.trace``. A value is either along the row or one number for it; ``total``,
-``largest`` and ``first_largest``, which gives a place as well, lead from the first to the second
-and so end a stage. Values along the row
+``product``, ``largest`` and ``first_largest``, which gives a place as well, lead from the first to
+the second and so end a stage. Values along the row
 are computed anew in each stage that reads them, unless they are ``kept``; row numbers are float64,
 and rounded where they meet elements. What comes back are the results: along the row, one for each
 row, or, as ``across``, one for each place, summed over rows.
@@ -44,6 +44,7 @@ from weft.native.codegen.compiler import KernelFunction
 from weft.native.codegen.jit import Kernel
 from weft.native.codegen.row_schedules import ROWS, TILE, WIDE
 from weft.native.codegen.row_trace import (
+    PLACES,
     Along,
     Each,
     Length,
@@ -61,9 +62,13 @@ from weft.native.codegen.row_trace import (
     largest,
     least,
     log,
+    product,
     root,
     rounded,
     running,
+    running_largest,
+    running_least,
+    running_product,
     sqrt,
     total,
 )
@@ -75,7 +80,8 @@ from weft.native.once import lazy
 __all__ = [
     "Along", "Each", "Length", "Number", "One", "RowProgram", "Shared", "Variant", "across",
     "at_least", "exp_flush", "first_largest", "first_least", "if_finite", "kept", "largest",
-    "least", "log", "root", "rounded", "row_program", "running", "sqrt", "total",
+    "least", "log", "product", "root", "rounded", "row_program", "running", "running_largest",
+    "running_least", "running_product", "sqrt", "total",
 ]  # fmt: skip
 
 GRAIN = 8192  # elements that are worth a thread
@@ -278,7 +284,7 @@ class Variant:
         shapes["Each"] = "f32 row" if down else "f32 kept"
         takes = tuple(shapes[i.role] for i in t.inputs)
         gives = tuple(
-            f"{'i64' if v.how == 'place' else 'f32'} {each if role == 'each' else 'like 0'}"
+            f"{'i64' if v.how in PLACES else 'f32'} {each if role == 'each' else 'like 0'}"
             for _, role, v in t.outputs
         )
         arrays, numbers = (

@@ -15,8 +15,25 @@ from typing import Any
 
 from weft.native.codegen import trace
 from weft.native.codegen.compiler import KernelFunction
-from weft.native.codegen.row_trace import NAMES, REDUCED, RowTrace, RowValue, Stage
-from weft.native.loops.short_rows import SHORT, TOGETHER, above, below, plus, to_columns, to_rows
+from weft.native.codegen.row_trace import (
+    NAMES,
+    PLACES,
+    REDUCED,
+    RUNNING,
+    RowTrace,
+    RowValue,
+    Stage,
+)
+from weft.native.loops.short_rows import (
+    SHORT,
+    TOGETHER,
+    above,
+    below,
+    plus,
+    times,
+    to_columns,
+    to_rows,
+)
 from weft.native.loops.sums import LEAF, leaf
 
 # Elements of a row summed in their own type.
@@ -29,6 +46,8 @@ LINES = 4
 # How row numbers are joined, and what they begin with.
 JOIN = {"total": "{} + {}", "largest": "maximum({}, {})", "least": "minimum({}, {})"}
 START = {"total": "f64(0.0)", "largest": "T(-inf)", "least": "T(inf)"}
+# Products of parts of a row may be beyond float32 where that of the row is not.
+JOIN["product"], START["product"] = "times(f64({}), f64({}))", "f64(1.0)"
 for _how in ("largest", "least"):
     JOIN[f"first_{_how}"], START[f"first_{_how}"] = JOIN[_how], START[_how]
 # Elements of a row of which the extreme is found, before its place is looked for in one such block.
@@ -91,7 +110,7 @@ class Schedule:
     def results(self) -> list[str]:
         """The arrays that are written."""
         return [
-            f"{name}: Ptr[{'i64' if v.how == 'place' else 'T'}]"
+            f"{name}: Ptr[{'i64' if v.how in PLACES else 'T'}]"
             for name, _, v in self.traced.outputs
         ]
 
@@ -451,7 +470,8 @@ class ColumnsSchedule(Schedule):
         for stage in t.stages:
             for v in stage.sums:
                 put(f"s_{v.name} = array(f64, {most})", f"q_{v.name} = array(T, {most})")
-            put(*(f"s_{v.name} = array(T, {most})" for v in (*stage.tops, *stage.firsts)))
+            for v in (*stage.tops, *stage.firsts):
+                put(f"s_{v.name} = array({_type_of(v)}, {most})")
             put(*(f"w_{v.name} = array(i32, {most})" for v in stage.firsts))
         for name in self.met():
             put(f"t_{name} = array(T, {most})")
@@ -571,6 +591,11 @@ class ColumnsSchedule(Schedule):
         return f"q_{value.name}[c]" if value.how == "total" else f"s_{value.name}[c]"
 
 
+def _type_of(value: RowValue) -> str:
+    """In what a reduction takes lines of columns in; sums of few lines have none of their own."""
+    return "f64" if value.how == "product" else "T"
+
+
 def _ended(line: str, names: set[str], end: str) -> str:
     return NAMES.sub(lambda m: m[0] + end if m[0] in names else m[0], line)
 
@@ -582,9 +607,30 @@ def _in_pairs(terms: list[str], join: str) -> str:
     return f"({join.format(_in_pairs(terms[:half], join), _in_pairs(terms[half:], join))})"
 
 
-def _scanned(self: Schedule, stage: Stage, number: int) -> list[RowValue]:
-    """The running sums of a pass."""
-    return [v for v in self.traced.lines(stage, number)[0] if v.how == "running"]
+# What running values begin with: what is added to a negative zero stays as it is.
+BEGIN = {"running": "f64(-0.0)", "running_product": "f64(1.0)"}
+BEGIN |= {"running_largest": "T(-inf)", "running_least": "T(inf)"}
+STEP = {"running": "{0} + f64({1})", "running_product": "{0} * f64({1})"}
+BETTER = {"running_largest": ">=", "running_least": "<="}
+
+
+def _begun(values: list[RowValue], at: str = "") -> list[str]:
+    """Lines that begin running values; ``at`` is a column."""
+    lines = [f"g_{v.name}{at} = {BEGIN[v.how]}" for v in values if v.how in RUNNING]
+    return lines + [f"h_{v.text}{at} = i64(0)" for v in values if v.how == "running_place"]
+
+
+def _gone_on(value: RowValue, place: str, at: str = "") -> list[str]:
+    """Lines that take an element into a running value."""
+    name, text, so_far = value.name, value.text, f"g_{value.name}{at}"
+    if value.how == "running_place":
+        last = f"h_{text}{at}"
+        return [f"{name} = {place} if take_{text} else {last}", f"{last} = {name}"]
+    if value.how in STEP:
+        return [f"{so_far} = {STEP[value.how].format(so_far, text)}", f"{name} = T({so_far})"]
+    test = f"{text} {BETTER[value.how]} {so_far} or {text} != {text}"
+    lines = [f"take_{name} = {test}", f"{name} = {text} if take_{name} else {so_far}"]
+    return [*lines, f"{so_far} = {name}"]
 
 
 class ScanRowsSchedule(RowsSchedule):
@@ -594,16 +640,14 @@ class ScanRowsSchedule(RowsSchedule):
     sizes = "n: i64, back: i64"
 
     def one_pass(self, stage: Stage, number: int, n: str) -> None:
-        # What is added to a negative zero stays as it is.
-        self.put(*(f"g_{v.name} = f64(-0.0)" for v in _scanned(self, stage, number)))
+        self.put(*_begun(self.traced.lines(stage, number)[0]))
         with self.put.loop(f"i in range({n})"):
             self.put(f"at = {n} - 1 - i if back else i")
             self.body(stage, number, "at", "at")
 
     def element(self, value: RowValue, number: int, pointer: str, place: str) -> list[str]:
-        if value.how == "running":
-            name = f"g_{value.name}"
-            return [f"{name} = {name} + f64({value.text})", f"{value.name} = T({name})"]
+        if value.how in RUNNING or value.how == "running_place":
+            return _gone_on(value, self.along)
         return super().element(value, number, pointer, place)
 
 
@@ -615,20 +659,22 @@ class ScanColumnsSchedule(ColumnsSchedule):
 
     def arrays(self) -> None:
         super().arrays()
-        names = [v.name for v in self.traced.tape.values.values() if v.how == "running"]
-        self.put(*(f"g_{name} = array(f64, {TILE})" for name in names))
+        for v in self.traced.tape.values.values():
+            if v.how in RUNNING:
+                self.put(f"g_{v.name} = array({BEGIN[v.how].partition('(')[0]}, {TILE})")
+            elif v.how == "running_place":
+                self.put(f"h_{v.text} = array(i64, {TILE})")
 
     def one_pass(self, stage: Stage, number: int, n: str) -> None:
         with self.put.loop("c in range(width)"):
-            self.put(*(f"g_{v.name}[c] = f64(-0.0)" for v in _scanned(self, stage, number)))
+            self.put(*_begun(self.traced.lines(stage, number)[0], "[c]"))
         with self.put.loop(f"j in range({n})"):
             self.put(f"i = {n} - 1 - j if back else j")
             self.some_lines(stage, number, [""])
 
     def element(self, value: RowValue, number: int, pointer: str, place: str) -> list[str]:
-        if value.how == "running":
-            to = f"g_{value.name}[c]"
-            return [f"{to} = {to} + f64({value.text})", f"{value.name} = T({to})"]
+        if value.how in RUNNING or value.how == "running_place":
+            return _gone_on(value, self.along, "[c]")
         return super().element(value, number, pointer, place)
 
 
@@ -639,12 +685,12 @@ class BriefColumnsSchedule(ColumnsSchedule):
 
     def arrays(self) -> None:
         t = self.traced
-        names = [*(f"q_{v.name}" for v in t.reductions), *(f"t_{name}" for name in self.met())]
-        self.put(*(f"{name} = array(T, {WIDE})" for name in names))
+        self.put(*(f"q_{v.name} = array({_type_of(v)}, {WIDE})" for v in t.reductions))
+        self.put(*(f"t_{name} = array(T, {WIDE})" for name in self.met()))
 
     def begin(self, stage: Stage) -> None:
         for v in (*stage.sums, *stage.tops):
-            self.put(f"q_{v.name}[c] = T({START[v.how]})")
+            self.put(f"q_{v.name}[c] = {_type_of(v)}({START[v.how]})")
 
     def one_pass(self, stage: Stage, number: int, n: str) -> None:
         if stage.targets:
@@ -761,6 +807,7 @@ def scope() -> dict[str, Any]:
     return {
         **trace.scope(),
         "plus": plus,
+        "times": times,
         "first_largest": above,
         "first_least": below,
         "leaf": leaf,

@@ -15,7 +15,10 @@ from weft.native.codegen.trace import Element, Setting, Tape
 Along = Shared = Each = Number = One = Length = Any  # what parameters are, for annotations
 NAMES = re.compile(r"\b[ev]\d+\b")  # of values in their texts
 # What leads from a row to one number; the last two find the place of that number as well.
-REDUCED = ("total", "largest", "least", "first_largest", "first_least")
+REDUCED = ("total", "product", "largest", "least", "first_largest", "first_least")
+# What goes on along a row, and the place that belongs to a running extreme.
+RUNNING = ("running", "running_product", "running_largest", "running_least")
+PLACES = ("place", "running_place")
 
 
 # --- what a program may say ----------------------------------------------------------------
@@ -67,6 +70,11 @@ def total(x: Any) -> Setting:
     return x.tape.number(x.text, "total")
 
 
+def product(x: Any) -> Setting:
+    """The product of a row, formed in float64."""
+    return x.tape.number(x.text, "product")
+
+
 def largest(x: Any) -> Setting:
     """The largest element of a row; NaN wins."""
     return x.tape.number(x.text, "largest")
@@ -109,6 +117,27 @@ def running(x: Any) -> Element:
     It is for the schedules of scans, and for passes without reductions.
     """
     return Element(x.tape, x.tape.add(x.text, "running").name, x.kind)
+
+
+def running_product(x: Any) -> Element:
+    """The same with products."""
+    return Element(x.tape, x.tape.add(x.text, "running_product").name, x.kind)
+
+
+def running_largest(x: Any) -> tuple[Element, Element]:
+    """The largest element so far and the place where it was last; NaN wins, a later one too."""
+    return _running_extreme(x, "running_largest")
+
+
+def running_least(x: Any) -> tuple[Element, Element]:
+    """The same with the smallest element."""
+    return _running_extreme(x, "running_least")
+
+
+def _running_extreme(x: Any, how: str) -> tuple[Element, Element]:
+    value = x.tape.add(x.text, how)
+    place = x.tape.add(value.name, "running_place")
+    return Element(x.tape, value.name, x.kind), Element(x.tape, place.name, x.kind)
 
 
 class Across(NamedTuple):
@@ -272,7 +301,7 @@ class RowTrace:
         for v in needed:
             if v.how in REDUCED:
                 sums, tops, firsts = made[v.stage - 1][1:4]
-                kinds = {"total": sums, "largest": tops, "least": tops}
+                kinds = {"total": sums, "product": tops, "largest": tops, "least": tops}
                 kinds.get(v.how, firsts).append(v)
             elif not v.along and v.how != "given":
                 made[v.stage].numbers.append(v)

@@ -576,7 +576,9 @@ class Loop:
             if not isinstance(result, Element) or not tape.lines:
                 return None  # nothing to compute
             source = write(self.name, parameters, tape, result, depth, storage)
-            return jit.Kernel(KernelFunction(source, scope())), tape, result
+            function = KernelFunction(source, scope())
+            function.widest = not tape.exact
+            return jit.Kernel(function), tape, result
         except UNFIT:
             return None
 

@@ -78,7 +78,8 @@ def copy_rows(
 ):  # fmt: skip
     """Rows of d elements by the steps of both arrays; those of x are ``near``, of y ``dense``.
 
-    Where rows have ``one`` dimension, their offsets are multiples.
+    Rows of x that are ``near`` 2 are one element each. Where rows have ``one`` dimension, their
+    offsets are multiples.
     """
     at = array(i64, 3)
     begin(at, lo, b, c)
@@ -86,7 +87,7 @@ def copy_rows(
         source = x + (u * sc if one else offset_of(at, sa, sb, sc))
         to = y + (u * tc if one else offset_of(at, ta, tb, tc))
         for i in range(d):
-            to[i if dense else i * td] = source[i if near else i * sd]
+            to[i if dense else i * td] = source[0 if near == 2 else i if near else i * sd]
         if not one:
             advance(at, b, c)
 
@@ -161,10 +162,11 @@ def _plan(shape: Ints, strides: Ints, dtype: np.dtype) -> tuple[Any, Ints, int, 
         return None
     if len(sizes) <= 1 and (not steps or steps[0] == 1):
         return convert.get(kind, kind, to=PLAIN), (), prod(shape), 1
-    if steps[-1] != 1 and 1 in steps:
+    if steps[-1] not in (0, 1) and 1 in steps:
         return _transposing(kind, sizes, steps)
     _, b, c, d = _four(sizes, 1)
-    run = copy_rows.get(kind, near=steps[-1] == 1, dense=True, one=len(sizes) < 3)
+    near = {0: 2, 1: 1}.get(steps[-1], 0)
+    run = copy_rows.get(kind, near=near, dense=True, one=len(sizes) < 3)
     return run, (b, c, d, *_four(steps, 0), b * c * d, c * d, d, 1), prod(shape) // d, d
 
 

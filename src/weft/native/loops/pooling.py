@@ -671,13 +671,47 @@ def _max_rows(kind: str, kernel: Ints, dw: int) -> Any:
     return max_rows.get(kind, kd=kd, kh=kh, kw=kw, dw=dw)
 
 
+@kernel
+def uneven_max_planes(
+    x: Ptr[T], y: Ptr[T], where: Ptr[i64], a: i64, b: i64, c: i64, oa: i64, ob: i64, oc: i64,
+    lo: i64, hi: i64,
+) -> None:  # fmt: skip
+    """Windows spread evenly over planes, of different sizes; rows of results are divided."""
+    for u in range(lo, hi):
+        plane = x + u // (oa * ob) * (a * b * c)
+        i = u // ob % oa
+        j = u % ob
+        i0 = i * a // oa
+        j0 = j * b // ob
+        for k in range(oc):
+            k0 = k * c // oc
+            at = (i0 * b + j0) * c + k0
+            best = plane[at]
+            for p in range(i0, ((i + 1) * a + oa - 1) // oa):
+                for q in range(j0, ((j + 1) * b + ob - 1) // ob):
+                    for r in range(k0, ((k + 1) * c + oc - 1) // oc):
+                        v = plane[(p * b + q) * c + r]
+                        take = v > best or v != v  # the last NaN is what counts
+                        best = v if take else best
+                        at = (p * b + q) * c + r if take else at
+            y[u * oc + k] = best
+            where[u * oc + k] = at
+
+
 def adaptive_max_pool(x: ndarray, size: Ints) -> tuple[ndarray, ndarray] | None:
-    """The largest value of windows spread evenly, where all have one size."""
-    spatial = x.shape[2:]
-    if any(not n or have % n for have, n in zip(spatial, size, strict=True)):
+    """The largest value of windows spread evenly."""
+    spatial, kind = x.shape[2:], _kind(x)
+    if kind is None or len(size) != len(spatial) or min(size) < 1:
         return None
-    kernel = tuple(have // n for have, n in zip(spatial, size, strict=True))
-    return max_pool(x, kernel, kernel, (0,) * len(size), (1,) * len(size))
+    if not any(have % n for have, n in zip(spatial, size, strict=True)):
+        kernel = tuple(have // n for have, n in zip(spatial, size, strict=True))
+        return max_pool(x, kernel, kernel, (0,) * len(size), (1,) * len(size))
+    shape = (*x.shape[:2], *size)
+    y, where = buffers.empty(shape, x.dtype), buffers.empty(shape, np.int64)
+    ones = (1,) * (3 - len(size))
+    shares = _shares(prod(shape[:-1]), prod(spatial[:-1]) * spatial[-1] // prod(size[:-1]))
+    uneven_max_planes.get(kind)(plain(x), y, where, *ones, *spatial, *ones, *size, *shares)
+    return y, where
 
 
 def plane_scatter(x: ndarray, indices: ndarray, shape: Ints) -> ndarray | None:

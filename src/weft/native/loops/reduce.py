@@ -27,6 +27,7 @@ from weft.native.codegen.row_programs import (
     first_least,
     largest,
     least,
+    product,
     root,
     rounded,
     row_program,
@@ -82,6 +83,7 @@ MEAN = Reduction("mean", total, finish=lambda found, by: found / by)
 NORM = Reduction("norm", total, lambda x: x * x, lambda found, by: root(found))
 SIZES = Reduction("sizes", total, abs)
 LARGEST, SMALLEST = Reduction("largest", largest), Reduction("least", least)
+PRODUCT = Reduction("product", product)
 # Above zero where any element is not zero, or none is.
 ANY = Reduction("any", total, lambda x: np.where(x != 0.0, 1.0, 0.0))
 ALL = Reduction("all", total, lambda x: np.where(x == 0.0, 1.0, 0.0), lambda zeros, by: 1.0 - zeros)
@@ -290,6 +292,16 @@ def mean_over(x: ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0)
     if buffers.small(x.size, SMALL):
         return None if keepdim else sums.small(x, dim, True)
     return _reduced(MEAN, x, dim, keepdim)
+
+
+def product_over(
+    x: ndarray, dim: tuple[int, ...], keepdim: bool, variant: int = 0
+) -> ndarray | None:
+    """The product over one dimension or all."""
+    # Over several steps, what is between them may be beyond the type where the product is not.
+    if len(dim) not in (1, x.ndim):
+        return None
+    return _reduced(PRODUCT, x, dim, keepdim)
 
 
 def amax(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:

@@ -1,4 +1,4 @@
-"""Cumulative sums, top-k and variances of small rows, bit-exact with the references."""
+"""Running sums, products and extremes, top-k and variances of small rows, as exact as NumPy's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ import numpy as np
 
 from weft.native.codegen.compiler import Ptr, T, array, f64, i64, sqrt
 from weft.native.codegen.jit import kernel
-from weft.native.codegen.row_programs import Along, row_program, running
+from weft.native.codegen.row_programs import (
+    Along,
+    RowProgram,
+    row_program,
+    running,
+    running_largest,
+    running_least,
+    running_product,
+)
 from weft.native.codegen.whole import EntrySpec
 from weft.native.loops.short_rows import above
 from weft.native.loops.sums import leaf
@@ -24,43 +32,83 @@ ROW = 128  # elements of a row
 F32 = np.dtype(np.float32)
 
 
-# --- running sums ------------------------------------------------------------------------
+# --- running sums, products and extremes -------------------------------------------------
 
 
 @row_program
-def _running(x: Along) -> Any:
+def _sums(x: Along) -> Any:
     return running(x)
 
 
+@row_program
+def _products(x: Along) -> Any:
+    return running_product(x)
+
+
+@row_program
+def _greatest_so_far(x: Along) -> Any:
+    return running_largest(x)
+
+
+@row_program
+def _least_so_far(x: Along) -> Any:
+    return running_least(x)
+
+
 @functools.cache
-def _small_running() -> tuple[Callable, ...]:
+def _small_scan(program: RowProgram, back: bool) -> Callable:
     """Along the last dimension of a small array, from its start or from its end, as one call."""
-    made = _running.whole
-    return tuple(made.entry(made.scan_rows, back=b, most=MOST) for b in (False, True))
+    made = program.whole
+    return made.entry(made.scan_rows, back=back, most=MOST)
 
 
 @functools.lru_cache(512)
 def _scan(
-    dtype: np.dtype, shape: tuple[int, ...], dim: int, back: bool
-) -> Callable[[ndarray, ndarray], None]:
+    program: RowProgram, dtype: np.dtype, shape: tuple[int, ...], dim: int, back: bool
+) -> Callable[..., None]:
     sizes = prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :])
-    return _running.whole.scan(FLOATS[dtype], *sizes, back)
+    return program.whole.scan(FLOATS[dtype], *sizes, back)
 
 
-def cumsum(x: ndarray, dim: int, reverse: bool) -> ndarray | None:
-    """Sums along a dimension, of all elements up to each, formed in float64."""
+def _scanned(program: RowProgram, x: ndarray, dim: int, back: bool, places: bool) -> Any:
+    """What goes on along a dimension of a row-major array, with its places if there are any."""
     if dim == x.ndim - 1:
-        out = _small_running()[reverse](x)
-        if out is not None:
-            return out
+        found = _small_scan(program, back)(x)
+        if found is not None:
+            return found
     flags = x.flags
     if not (x.dtype in FLOATS and x.size and 0 <= dim < x.ndim):
         return None
     if not (flags.c_contiguous and flags.aligned):
         return None
     out = buffers.empty(x.shape, x.dtype)
-    _scan(x.dtype, x.shape, dim, bool(reverse))(x, out)
-    return out
+    scan = _scan(program, x.dtype, x.shape, dim, back)
+    if not places:
+        scan(x, out)
+        return out
+    where = buffers.empty(x.shape, np.int64)
+    scan(x, out, where)
+    return out, where
+
+
+def cumsum(x: ndarray, dim: int, reverse: bool) -> ndarray | None:
+    """Sums along a dimension, of all elements up to each, formed in float64."""
+    return _scanned(_sums, x, dim, bool(reverse), False)
+
+
+def cumprod(x: ndarray, dim: int) -> ndarray | None:
+    """The same with products."""
+    return _scanned(_products, x, dim, False, False)
+
+
+def cummax(x: ndarray, dim: int) -> tuple[ndarray, ndarray] | None:
+    """The greatest element so far along a dimension, and the place where it was last."""
+    return _scanned(_greatest_so_far, x, dim, False, True)
+
+
+def cummin(x: ndarray, dim: int) -> tuple[ndarray, ndarray] | None:
+    """The same with the least element."""
+    return _scanned(_least_so_far, x, dim, False, True)
 
 
 # --- the greatest few --------------------------------------------------------------------

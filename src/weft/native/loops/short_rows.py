@@ -1,8 +1,8 @@
-"""What loops over rows share: short rows transposed and back, and sums in any order."""
+"""What loops over rows share: short rows transposed, and sums and products in any order."""
 
 from __future__ import annotations
 
-from weft.native.codegen.compiler import Ptr, T, i64, inline
+from weft.native.codegen.compiler import Ptr, T, f64, i64, inline
 
 # Rows of up to so many elements are taken as columns, so many at a time.
 SHORT = 32
@@ -12,6 +12,11 @@ TOGETHER = 64
 @inline(reassociate=True)
 def plus(a: T, b: T) -> T:
     return a + b
+
+
+@inline(reassociate=True)
+def times(a: f64, b: f64) -> f64:
+    return a * b
 
 
 @inline
