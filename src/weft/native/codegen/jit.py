@@ -484,7 +484,7 @@ class Kernel:
         """The key under which the kernel reports calls, and what is known by it."""
         bound = dict(zip(("T", "U"), types, strict=False))
         text, kinds = build(self.function, bound, consts, threads.available())
-        key, text = _reporting(self.name, text, kinds)
+        key = _reported_as(self.name, text)
         if key not in SYMBOLS:
             wanted = [f"{self.name}.packed"]
             code = CodeUnit(engine(), self.name, text, wanted, pipeline=self.pipeline)
@@ -513,7 +513,7 @@ class Kernel:
         if INTERPRETED:
             return [_declines]
         with LOCK:
-            text, kinds = build(self.function, {"T": kind}, {}, threads.available())
+            text, kinds = build(self.function, {"T": kind}, {}, threads.available(), packed=False)
             entries = ["fresh", "over"] if kinds[0] == f"{result}*" else ["fresh"]
             given = self.name, kinds[:-1], result, grain
             text += entry.HELPERS + whole.SHAPES
@@ -546,7 +546,7 @@ class Kernel:
         self, spec: EntrySpec, types: tuple[str, ...], consts: dict[str, Any]
     ) -> Callable:
         bound = dict(zip(("T", "U"), types, strict=False))
-        text, kinds = build(self.function, bound, consts, threads.available())
+        text, kinds = build(self.function, bound, consts, threads.available(), packed=False)
         text += entry.HELPERS + whole.SHAPES + whole.SIZES + whole.whole(self.name, kinds, spec)
         return self._functions(text, "whole")[0]
 
@@ -568,13 +568,10 @@ def caller() -> CodeUnit:
     return engine().ahead("kernel_call", text, ["kernel_call"], pipeline=GLUE)
 
 
-def _reporting(name: str, text: str, kinds: list[str]) -> tuple[int, str]:
-    """A kernel with the function that takes its arguments from memory, and the key under which it
-    reports calls.
-    """
+def _reported_as(name: str, text: str) -> int:
+    """The key under which a kernel reports calls."""
     digest = hashlib.sha256(f"{name}\0{text}".encode()).digest()
-    key = int.from_bytes(digest[:8], "little") >> 1
-    return key, text + entry.packed(name, kinds)
+    return int.from_bytes(digest[:8], "little") >> 1
 
 
 def kernel(
