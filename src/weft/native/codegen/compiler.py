@@ -826,13 +826,21 @@ def _number(value: Value) -> float | int:
     return int(value[0]) if value[1] == "int" else float(value[0])
 
 
-WORKER = """
+OPENMP = """
 declare void @GOMP_parallel(ptr, ptr, i32, i32)
 declare i32 @omp_get_thread_num()
 declare i32 @omp_get_num_threads()
-define private void @{name}.worker(ptr %args) nounwind {{
-entry:
+"""
+# A thread's part of the range, on arguments that stand in memory, one word each.
+PART = """
+define private void @{name}.part(ptr %args, i64 %lo, i64 %hi) nounwind {{
 {loads}
+  call void @{name}.body({taken}i64 %lo, i64 %hi)
+  ret void
+}}
+"""
+WORKER = """
+define private void @{name}.worker(ptr %args) nounwind {{
   %nptr = getelementptr i64, ptr %args, i64 {count}
   %n = load i64, ptr %nptr
   %id = call i32 @omp_get_thread_num()
@@ -844,15 +852,45 @@ entry:
   %t1 = add i64 %t, 1
   %hi0 = mul i64 %t1, %n
   %hi = sdiv i64 %hi0, %k
-  call void @{name}.body({passed}i64 %lo, i64 %hi)
+  call void @{name}.part(ptr %args, i64 %lo, i64 %hi)
   ret void
 }}
+"""
+# The kernel on such arguments, of which the last two are the size of the range and the number of
+# threads.
+PACKED = """
+define void @{name}.packed(ptr %args) nounwind {{
+  %nptr = getelementptr i64, ptr %args, i64 {count}
+  %n = load i64, ptr %nptr
+  %tptr = getelementptr i64, ptr %nptr, i64 1
+  %threads = load i64, ptr %tptr
+  %many = icmp sgt i64 %threads, 1
+  br i1 %many, label %parallel, label %alone
+alone:
+  call void @{name}.part(ptr %args, i64 0, i64 %n)
+  ret void
+parallel:
+  %few = trunc i64 %threads to i32
+  call void @GOMP_parallel(ptr @{name}.worker, ptr %args, i32 %few, i32 0)
+  ret void
+}}
+"""
+PACKED_ALONE = """
+define void @{name}.packed(ptr %args) nounwind {{
+  %nptr = getelementptr i64, ptr %args, i64 {count}
+  %n = load i64, ptr %nptr
+  call void @{name}.part(ptr %args, i64 0, i64 %n)
+  ret void
+}}
+"""
+# The kernel on arguments as they are, for entry points.
+PLAIN = """
 define private void @{name}({taken}i64 %n, i64 %threads) nounwind {{
 entry:
   %many = icmp sgt i64 %threads, 1
   br i1 %many, label %parallel, label %alone
 alone:
-  call void @{name}.body({passed}i64 0, i64 %n)
+  call void @{name}.body({taken}i64 0, i64 %n)
   ret void
 parallel:
   %args = alloca [{size} x i64]
@@ -864,22 +902,34 @@ parallel:
   ret void
 }}
 """
-ALONE = """
+PLAIN_ALONE = """
 define private void @{name}({taken}i64 %n, i64 %threads) nounwind {{
 entry:
-  call void @{name}.body({passed}i64 0, i64 %n)
+  call void @{name}.body({taken}i64 0, i64 %n)
   ret void
 }}
 """
+# By whether there are threads, and whether the arguments are packed.
+AROUND = {
+    (True, True): OPENMP + PART + WORKER + PACKED,
+    (True, False): OPENMP + PART + WORKER + PLAIN,
+    (False, True): PART + PACKED_ALONE,
+    (False, False): PLAIN_ALONE,
+}
 
 
 def build(
-    function: KernelFunction, bound: dict[str, str], consts: dict[str, Any], parallel: bool
+    function: KernelFunction,
+    bound: dict[str, str],
+    consts: dict[str, Any],
+    parallel: bool,
+    packed: bool = True,
 ) -> tuple[str, list[str]]:
     """LLVM code of a kernel with its threads around it, and the types of its arguments.
 
     ``bound`` says which dtypes the type names stand for, ``consts`` gives parameters that are
-    known numbers.
+    known numbers. It is called ``name.packed`` and takes the arguments from consecutive words, or
+    else is for code behind it in the same unit: ``name``, which takes them as they are.
     """
     unit, kinds = LLVMUnit(), {f"<{k}>": v for k, v in bound.items()}
     for name, text in function.parameters:
@@ -900,10 +950,9 @@ def build(
         stores.append(f"  %p{i} = getelementptr i64, ptr %args, i64 {i}")
         stores.append(f"  store {t} %a{i}, ptr %p{i}")
     unit.parts.append(
-        (WORKER if parallel else ALONE).format(
+        AROUND[parallel, packed].format(
             name=name,
             taken=taken,
-            passed=taken,
             count=len(types),
             size=len(types) + 1,
             loads="\n".join(loads),

@@ -379,14 +379,3 @@ def read(i: int, kind: str) -> list[str]:
 def passed(kinds: list[str]) -> str:
     types = ["ptr" if k.endswith("*") else LLVM[k] for k in kinds]
     return ", ".join(f"{t} %a{i}" for i, t in enumerate(types))
-
-
-def packed(name: str, kinds: list[str]) -> str:
-    """LLVM code of ``name.packed``: the kernel on arguments packed in consecutive words."""
-    kinds = [*kinds, "i64", "i64"]
-    lines = [f"define void @{name}.packed(ptr %args) nounwind {{"]
-    for i, kind in enumerate(kinds):
-        type_ = "ptr" if kind.endswith("*") else LLVM[kind]
-        lines.append(f"  %p{i} = getelementptr i64, ptr %args, i64 {i}")
-        lines.append(f"  %a{i} = load {type_}, ptr %p{i}")
-    return "\n".join([*lines, f"  call void @{name}({passed(kinds)})", "  ret void", "}", ""])

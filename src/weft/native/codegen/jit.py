@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import hashlib
 import importlib.util
 import itertools
@@ -381,6 +382,52 @@ def _declines(*args: Any) -> None:
     """In the place of an entry point that is a whole op."""
 
 
+# Calls of an op's entry points for which compiling them pays.
+ENTRY_USES = 200
+
+
+class _EntryUses:
+    """How often the entry points were called that one function gives."""
+
+    def __init__(self, again: Callable[[], None]) -> None:
+        self.again, self.calls = again, 0
+
+    def late(self, made: Callable[[], Callable]) -> Callable:
+        """An entry point that declines until it pays."""
+
+        def call(*args: Any) -> Any:
+            self.calls += 1  # other threads count too
+            if self.calls < ENTRY_USES:
+                return None
+            self.again()
+            return made()(*args)
+
+        return call
+
+
+_asking: list[_EntryUses] = []  # for whom entry points are being made, under the lock
+
+
+def entry_points(make: Callable) -> Callable:
+    """A cached function of entry points, which are compiled once they have been called often.
+
+    Until then they decline, all of them, so that what takes several steps ends at the first one.
+    What their callers do then gives the same bits, and needs no code for small arrays alone.
+    """
+    uses: dict[Any, _EntryUses] = {}
+
+    @functools.cache
+    def found(*key: Any) -> Any:
+        with LOCK:
+            _asking.append(uses.setdefault(key, _EntryUses(found.cache_clear)))
+            try:
+                return make(*key)
+            finally:
+                _asking.pop()
+
+    return functools.wraps(make)(found)
+
+
 class Kernel:
     """A compiled loop. Called with its arguments and ``over``, the size of the divided range.
 
@@ -437,7 +484,7 @@ class Kernel:
         """The key under which the kernel reports calls, and what is known by it."""
         bound = dict(zip(("T", "U"), types, strict=False))
         text, kinds = build(self.function, bound, consts, threads.available())
-        key, text = _reporting(self.name, text, kinds)
+        key = _reported_as(self.name, text)
         if key not in SYMBOLS:
             wanted = [f"{self.name}.packed"]
             code = CodeUnit(engine(), self.name, text, wanted, pipeline=self.pipeline)
@@ -458,21 +505,20 @@ class Kernel:
         return entry.kernel_call(self.name, code, symbol.kinds, key, int(symbol))
 
     def loop(self, kind: str, result: str, grain: int, least: int) -> list[Callable]:
-        """For an elementwise loop: the native function, one that makes the result as well, and, if
-        that has the type of the first argument, one that writes over it.
+        """For an elementwise loop: a native function that makes the result as well, and, if that
+        has the type of the first argument, one that writes over it.
 
-        The latter take plain arrays of one shape, from ``least`` elements on.
+        They take plain arrays of one shape, from ``least`` elements on.
         """
         if INTERPRETED:
-            return [self.get(kind), _declines]
+            return [_declines]
         with LOCK:
-            text, kinds = build(self.function, {"T": kind}, {}, threads.available())
-            key, text = _reporting(self.name, text, kinds)
+            text, kinds = build(self.function, {"T": kind}, {}, threads.available(), packed=False)
             entries = ["fresh", "over"] if kinds[0] == f"{result}*" else ["fresh"]
             given = self.name, kinds[:-1], result, grain
             text += entry.HELPERS + whole.SHAPES + whole.PACKING
             text += "".join(whole.elementwise(name, *given, least) for name in entries)
-            return self._functions(text, kinds, key, *entries)
+            return self._functions(text, *entries)
 
     def __call__(self, *args: Any, over: int, grain: int = 1, **consts: Any) -> None:
         """Run on arrays and numbers; array dtypes say what the type names stand for."""
@@ -489,34 +535,29 @@ class Kernel:
         if INTERPRETED:
             return _declines
         key = (spec, types, *consts.items())
-        found = self.compiled.get(key)
-        if found is None:
-            with LOCK:
-                found = self.compiled.get(key) or self._compile_whole(spec, types, consts)
-                self.compiled[key] = found
+        with LOCK:
+            if _asking and _asking[-1].calls < ENTRY_USES:
+                return _asking[-1].late(lambda: self.whole(spec, *types, **consts))
+            found = self.compiled.get(key) or self._compile_whole(spec, types, consts)
+            self.compiled[key] = found
         return found
 
     def _compile_whole(
         self, spec: EntrySpec, types: tuple[str, ...], consts: dict[str, Any]
     ) -> Callable:
         bound = dict(zip(("T", "U"), types, strict=False))
-        text, kinds = build(self.function, bound, consts, threads.available())
+        text, kinds = build(self.function, bound, consts, threads.available(), packed=False)
         text += entry.HELPERS + whole.SHAPES + whole.SIZES + whole.whole(self.name, kinds, spec)
-        return self._functions(text, kinds, 0, "whole")[0]
+        return self._functions(text, "whole")[0]
 
-    def _functions(self, text: str, kinds: list[str], key: int, *entries: str) -> list[Callable]:
-        """The compiled code as functions of Python; with ``key`` one that is the kernel as it is is
-        the first, and the kernel can also be called without Python.
-        """
-        wanted = [f"{self.name}.{e}" for e in entries] + ([f"{self.name}.packed"] if key else [])
+    def _functions(self, text: str, *entries: str) -> list[Callable]:
+        """The compiled code as functions of Python."""
+        wanted = [f"{self.name}.{e}" for e in entries]
         code = CodeUnit(engine(), self.name, text, wanted, pipeline=self.pipeline)
         if get_ident() in SCOUTS and code.submit():
             raise BeingCompiled
-        found = [entry.function(self.name, address) for address in code.addresses[: len(entries)]]
+        found = [entry.function(self.name, address) for address in code.addresses]
         threads.count()  # compiled code reads it
-        if key:
-            symbol = SYMBOLS[key] = Symbol(self, None, (*kinds, "i64", "i64"), code)
-            found.insert(0, self._callable(key, symbol))
         return found
 
 
@@ -527,13 +568,10 @@ def caller() -> CodeUnit:
     return engine().ahead("kernel_call", text, ["kernel_call"], pipeline=GLUE)
 
 
-def _reporting(name: str, text: str, kinds: list[str]) -> tuple[int, str]:
-    """A kernel with the function that takes its arguments from memory, and the key under which it
-    reports calls.
-    """
+def _reported_as(name: str, text: str) -> int:
+    """The key under which a kernel reports calls."""
     digest = hashlib.sha256(f"{name}\0{text}".encode()).digest()
-    key = int.from_bytes(digest[:8], "little") >> 1
-    return key, text + entry.packed(name, kinds)
+    return int.from_bytes(digest[:8], "little") >> 1
 
 
 def kernel(

@@ -400,7 +400,9 @@ class Loop:
             found = self.make(args, key, ("unit",) * len(args), 0)
         if found is False:
             return None
-        code, dtype, *_ = found
+        code, dtype, late = found
+        if late is not None and late.entry is None:
+            late.count()
         out = buffers.empty(first.shape, dtype)
         size = first.size
         if buffers.PLANNERS:
@@ -430,7 +432,7 @@ class Loop:
         found = self.made.get(tuple(key))
         if found is None:
             found = self.make(args, key, ("unit",) * len(args), 0)
-        return found[2] if found else None
+        return found[2].open() if found and found[2] else None
 
     def row_entry(self, args: Any) -> Callable | None:
         """The same for a plain array and a row that is repeated along it."""
@@ -459,8 +461,11 @@ class Loop:
                 return True
             tried += 1
         key = [a.dtype if a.__class__ is ndarray else float for a in (x, *args)]
-        if tuple(key) not in self.made:
-            self.make((x, *args), key, ("unit",) * len(key), 0)
+        found = self.made.get(tuple(key))
+        if found is None:
+            found = self.make((x, *args), key, ("unit",) * len(key), 0)
+        if found and found[2].entry is None:
+            found[2].open()
         # This may have been made by another thread meanwhile.
         return any(over(x, *args) is not None for over in self.over_entries[tried:])
 
@@ -587,18 +592,14 @@ class Loop:
         if found is None:
             return False
         made, tape, result = found
-        entry = None
         try:
-            if depth or "one" in pattern or "step" in pattern:
-                code = made.get(kind)
-            else:
-                least = 0 if tape.exact else self.least
-                code, entry, *over = made.loop(kind, result.kind, self.grain, least)
-                self.entries.append(entry)
-                self.over_entries += over
+            code = made.get(kind)
         except UNFIT:
             return False
-        return code, DTYPES[result.kind], entry
+        if depth or "one" in pattern or "step" in pattern:
+            return code, DTYPES[result.kind], None
+        least = 0 if tape.exact else self.least
+        return code, DTYPES[result.kind], LateEntries(self, made, kind, result.kind, least)
 
     def compile_half(self, dtype: np.dtype, args: Any, pattern: tuple[str, ...], depth: int) -> Any:
         """The same for half types, which are widened when read and rounded once when written."""
@@ -607,16 +608,44 @@ class Loop:
         if found is None:
             return False
         made, tape, result = found
-        floating, entry = result.kind == "f32", None
+        floating = result.kind == "f32"
         try:
-            if depth or "one" in pattern or "step" in pattern:
-                code = made.get("f32")
-            else:
-                kind, least = storage if floating else result.kind, 0 if tape.exact else self.least
-                code, entry, *_ = made.loop("f32", kind, self.grain, least)
-            return code, dtype if floating else DTYPES[result.kind], entry
+            code = made.get("f32")
         except UNFIT:
             return False
+        given = dtype if floating else DTYPES[result.kind]
+        if depth or "one" in pattern or "step" in pattern:
+            return code, given, None
+        least = 0 if tape.exact else self.least
+        kind = storage if floating else result.kind
+        return code, given, LateEntries(self, made, "f32", kind, least, listed=False)
+
+
+class LateEntries:
+    """The entry points of a loop, which are compiled when it has been called often."""
+
+    def __init__(
+        self, loop: Loop, made: jit.Kernel, kind: str, result: str, least: int, listed: bool = True
+    ) -> None:
+        self.loop, self.made, self.listed = loop, made, listed
+        self.given = kind, result, loop.grain, least
+        self.calls = 0
+        self.entry: Callable | None = None
+
+    def count(self) -> None:
+        self.calls += 1  # other threads count too
+        if self.calls >= jit.ENTRY_USES and buffers.planner() is None:
+            self.open()
+
+    def open(self) -> Callable:
+        """The one that makes its result; from here on the loop tries them first."""
+        with LOCK:
+            if self.entry is None:
+                self.entry, *over = self.made.loop(*self.given)
+                if self.listed:
+                    self.loop.entries.append(self.entry)
+                    self.loop.over_entries += over
+            return self.entry
 
 
 def stored(dtype: np.dtype) -> str:

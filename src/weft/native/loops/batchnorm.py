@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
+from weft.native.codegen.jit import entry_points
 from weft.native.codegen.row_programs import (
     Along,
     Each,
@@ -344,7 +345,7 @@ def _norm_few(x: Along, weight: Each, bias: Each, eps: Number, n: Length) -> Any
     return y if weight is None else y * weight + bias, mean, var
 
 
-@functools.cache
+@entry_points
 def _entries(weighted: bool) -> tuple[Any, ...]:
     """Both passes, with weight and bias or without, as one call each."""
     absent = frozenset(() if weighted else ("weight", "bias"))

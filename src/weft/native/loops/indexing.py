@@ -18,7 +18,7 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, array, i64, inline
-from weft.native.codegen.jit import kernel
+from weft.native.codegen.jit import entry_points, kernel
 from weft.native.codegen.whole import EntrySpec
 from weft.native.memory import buffers
 from weft.native.memory.layout import plain
@@ -374,7 +374,7 @@ def _narrow(index: ndarray, dim: int) -> ndarray:
 # --- embedding -------------------------------------------------------------------------
 
 
-@functools.cache
+@entry_points
 def _rows_taken() -> Any:
     """Rows of a small float32 array by an index of any shape, as one call."""
     spec = EntrySpec(
@@ -386,7 +386,7 @@ def _rows_taken() -> Any:
     return pick.whole(spec, "f32", "i64", wrap=False, each=False, single=False, lines=False)
 
 
-@functools.cache
+@entry_points
 def _line_picked() -> Any:
     """Elements along the last dimension of a float32 array, as one call."""
     passes = ("take 0", "take 1", "give 0", "flag", "last", "width", "1", "width")
@@ -394,7 +394,7 @@ def _line_picked() -> Any:
     return pick.whole(spec, "f32", "i64", wrap=False, each=False, single=True, lines=True)
 
 
-@functools.cache
+@entry_points
 def _few_added() -> Any:
     """A small float32 array with rows added by an index of any shape, as one call."""
     passes = ("take 0", "take 1", "take 2", "give 0", "flag", "first", "count", "rest")
@@ -404,7 +404,7 @@ def _few_added() -> Any:
     return add_few.whole(spec, "f32")
 
 
-@functools.cache
+@entry_points
 def _line_added() -> Any:
     """A float32 array with elements added along its last dimension, as one call."""
     sizes = ("last", "width", "1", "width", "1", "-1", "1")

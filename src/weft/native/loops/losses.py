@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, T, U, array, f64, i64, inline
-from weft.native.codegen.jit import KINDS, Kernel, kernel
+from weft.native.codegen.jit import KINDS, Kernel, entry_points, kernel
 from weft.native.codegen.row_programs import Along, Each, Number, RowProgram, total
 from weft.native.codegen.whole import EntrySpec
 from weft.native.loops.sums import LEAF, leaf
@@ -240,7 +240,7 @@ def _nll_few_back(
         bad[0] = 1
 
 
-@functools.cache
+@entry_points
 def _few_classes(mean: bool) -> tuple[Any, Any]:
     """The mean or sum of a small matrix's losses and its gradient, as one call each."""
     sizes = ("flag", "lead", "count", "last", "count" if mean else "1")

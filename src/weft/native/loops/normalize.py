@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
+from weft.native.codegen.jit import entry_points
 from weft.native.codegen.row_programs import (
     Along,
     Each,
@@ -103,7 +104,7 @@ def _fits(part: Any, x: ndarray, shape: tuple[int, ...]) -> bool:
     return part is None or (part.shape == shape and part.dtype == x.dtype)
 
 
-@functools.cache
+@entry_points
 def _last_rows() -> Any:
     """Layer norm over the last dimension, with weights, as one call."""
     return _layer_norm.whole.entry(_layer_norm.whole.rows, narrow=(SHORT, MANY))
@@ -221,7 +222,7 @@ def _total(parts: ndarray | None) -> ndarray | None:
 # --- small arrays ------------------------------------------------------------------------
 
 
-@functools.cache
+@entry_points
 def _few_rows(weighted: bool) -> tuple[Any, ...]:
     """Both passes over the last dimension, with weight and bias or without, as one call each."""
     absent = frozenset(() if weighted else ("weight", "bias"))

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, T, i64
-from weft.native.codegen.jit import kernel
+from weft.native.codegen.jit import entry_points, kernel
 from weft.native.codegen.row_programs import (
     Along,
     Each,
@@ -454,7 +454,7 @@ def std(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> n
 BOTH, PLACE = (True, True), (False, True)  # which results of a choice are wanted
 
 
-@functools.cache
+@entry_points
 def _small_pick(program: RowProgram, wanted: tuple[bool, bool]) -> Callable:
     """The choice along the last dimension of a small array as one call."""
     variant = program.variant(wanted=wanted)

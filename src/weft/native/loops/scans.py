@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.native.codegen.compiler import Ptr, T, array, f64, i64, sqrt
-from weft.native.codegen.jit import kernel
+from weft.native.codegen.jit import entry_points, kernel
 from weft.native.codegen.row_programs import (
     Along,
     RowProgram,
@@ -55,7 +55,7 @@ def _least_so_far(x: Along) -> Any:
     return running_least(x)
 
 
-@functools.cache
+@entry_points
 def _small_scan(program: RowProgram, back: bool) -> Callable:
     """Along the last dimension of a small array, from its start or from its end, as one call."""
     made = program.whole
@@ -150,7 +150,7 @@ def _greatest(
             places[row * k + j] = best
 
 
-@functools.cache
+@entry_points
 def _few_greatest() -> Callable:
     """The greatest few of each row as one call; None where the order of ties is PyTorch's own."""
     passes = ("take 0", "give 0", "give 1", "flag", "last", "take 1", "take 2")
@@ -202,7 +202,7 @@ def _spread(x: Ptr[T], y: Ptr[T], n: i64, correction: f64, root: i64, lo: i64, h
         y[row] = T(sqrt(found)) if root else T(found)
 
 
-@functools.cache
+@entry_points
 def _spread_entry(every: bool, root: bool) -> Callable:
     shape, size, over = ("none", "size", "1") if every else ("lead", "last", "lead")
     passes = ("take 0", "give 0", size, "take 1", str(int(root)))

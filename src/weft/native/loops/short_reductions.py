@@ -6,14 +6,13 @@ extremes that are one of these are left to it.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from weft.native.codegen.compiler import Ptr, T, i64
-from weft.native.codegen.jit import kernel
+from weft.native.codegen.jit import entry_points, kernel
 from weft.native.codegen.whole import EntrySpec
 
 ndarray = np.ndarray
@@ -101,7 +100,7 @@ def integer_rows(x: Ptr[i64], y: Ptr[i64], n: i64, lo: i64, hi: i64) -> None:
         y[row] = total
 
 
-@functools.cache
+@entry_points
 def entry(rows: Any, given: str, result: str, every: bool) -> Callable:
     """A reduction over all dimensions, or over the last, as one call."""
     shape, size, over = ("none", "size", "1") if every else ("lead", "last", "lead")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
-from weft.native.codegen.jit import Kernel
+from weft.native.codegen.jit import Kernel, entry_points
 from weft.native.codegen.row_programs import (
     GRAIN,
     NEVER,
@@ -89,7 +89,7 @@ def _plan(
     return program.whole.runner(d, prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :]))
 
 
-@functools.cache
+@entry_points
 def _last(program: RowProgram) -> Callable[..., ndarray | None]:
     """Along the last dimension, as one call; many short rows are better done together."""
     narrow = (SHORT, program.together)
@@ -166,7 +166,7 @@ def _less_each(x: Along, by: Each) -> Any:
     return x - by
 
 
-@functools.cache
+@entry_points
 def _few() -> tuple[Callable, ...]:
     """The steps along the last dimension of up to ``LEAF`` elements, as one call each."""
     steps = (program.whole for program in (_less_top, _by_sum, _totals, _less_each))

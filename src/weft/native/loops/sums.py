@@ -6,13 +6,12 @@ dimension it adds row by row.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import numpy as np
 
 from weft.native.codegen.compiler import Ptr, T, array, i64, inline
-from weft.native.codegen.jit import kernel
+from weft.native.codegen.jit import entry_points, kernel
 from weft.native.codegen.whole import EntrySpec
 
 ndarray = np.ndarray
@@ -94,7 +93,7 @@ def sum_down(x: Ptr[T], y: Ptr[T], r: i64, k: i64, by: T, lo: i64, hi: i64) -> N
         y[i] = y[i] / by
 
 
-@functools.cache
+@entry_points
 def _ways(mean: bool) -> tuple[Callable, Callable, Callable]:
     """Over all, over the last dimension, over the first: each as one call."""
     x, y = ("f32",), ("take 0", "give 0")
