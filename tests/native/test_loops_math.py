@@ -24,8 +24,6 @@ UNARY = {
     "tanh": (np.tanh, 1.5),
     "erf": (special.erf, 1.2),
     "erfinv": (special.erfinv, 0.51),
-    "erfc": (special.erfc, 0.51),
-    "ndtr": (special.ndtr, 0.51),
     "sin": (np.sin, 1.7),
     "cos": (np.cos, 1.7),
     "atan": (np.arctan, 1.5),

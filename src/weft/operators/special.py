@@ -85,7 +85,6 @@ erfc_op = elementwise(
     _lazy("erfc"),
     lambda t, x: t * (exp_op(-x * x) * (-2.0 / _ROOT_PI)),
     promote="float",
-    lower="erfc",
     refuses="c",
     doc="``1 - erf(x)``, exact for large x.",
 )
@@ -108,7 +107,6 @@ ndtr_op = _special(
     "ndtr",
     "ndtr",
     lambda t, x: t * (exp_op(-0.5 * x * x) / _ROOT_2PI),
-    lower="ndtr",
     refuses="c",
     doc="The standard normal distribution's share below x.",
 )

@@ -4,7 +4,7 @@ On float32 they have no branches, no tables and no calls, so that loops over the
 code. Errors are at most so many units in the last place, over all float32 numbers:
 
 ==================  ====
-erfinv, erfc, ndtr  0.5   rounded from float64, as are hypot and the gamma functions
+erfinv, hypot       0.5   rounded from float64
 exp, exp2, log      1.0
 pow                 1.0
 log2                1.1
@@ -324,33 +324,10 @@ def erf(x: f32) -> f32:
     return copysign(near if a < 0.92 else far, x)
 
 
-@inline
-def _erfc_for_float32(x: f64, square: f64) -> f64:
-    """1 - erf(x), to ten digits of the result; ``square`` is that of x."""
-    a = abs(x)
-    a = 28.0 if a > 28.0 else a
-    t = (a - 2.5) / (a + 2.5)
-    p = fma(t, 8.958115160411903e-06, -8.720064822767921e-06)
-    p = fma(p, t, -9.880879772334465e-05)
-    p = fma(p, t, 4.960854140407208e-05)
-    p = fma(p, t, 0.0006929664155739437)
-    p = fma(p, t, -0.00043547690065018314)
-    p = fma(p, t, -0.004815365306334992)
-    p = fma(p, t, 0.008392209381429146)
-    p = fma(p, t, 0.028360987897731643)
-    p = fma(p, t, -0.17125106007690524)
-    p = fma(p, t, 0.45391415091776177)
-    p = fma(p, t, -0.8046518520695073)
-    p = fma(p, t, 1.054031819966863)
-    y = _exp_wide(-square) * p / (a + 2.5)
-    return 2.0 - y if x < 0.0 else y
-
-
 @inline(f64="erfc")
 def erfc(x: f32) -> f32:
-    """1 - erf(x), rounded from float64."""
-    wide = f64(x)
-    return f32(_erfc_for_float32(wide, wide * wide))
+    """1 - erf(x); on float32 right to a unit of one, not of the result."""
+    return 1.0 - erf(x)
 
 
 @inline
@@ -384,13 +361,6 @@ def normal_cdf(x: f32) -> f32:
     q = fma(fma(q, s * s, p), s, fma(v, -0.7978891134262085, -0.6931471228599548))
     beyond = exp_flush(fma(-0.5 * a, a, q))
     return beyond if x < 0.0 else 1.0 - beyond
-
-
-@inline(f64=_wide_normal_cdf)
-def ndtr(x: f32) -> f32:
-    """The same, right to the last place also far below zero."""
-    wide = f64(x)
-    return f32(0.5 * _erfc_for_float32(-0.7071067811865476 * wide, 0.5 * wide * wide))
 
 
 @inline
