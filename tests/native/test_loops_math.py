@@ -229,46 +229,6 @@ def test_powers(count):
         assert (np.signbit(y) == np.signbit(exact))[known].all()
 
 
-GAMMAS = {
-    "digamma": special.psi,
-    "trigamma": lambda x: special.zeta(2.0, x),
-    "lgamma": special.gammaln,
-}
-
-
-@pytest.mark.parametrize("name", GAMMAS)
-def test_gamma_functions(name):
-    draw = np.random.default_rng(5)
-    parts = [draw.uniform(0, 20, 40_000), draw.uniform(-30, 0, 40_000)]
-    parts += [np.exp(draw.uniform(-90, 80, 20_000)), -np.exp(draw.uniform(-90, 10, 20_000))]
-    parts += [1 + draw.normal(size=2000) * 1e-4, 2 + draw.normal(size=2000) * 1e-6, [1, 2, 1e38]]
-    x = np.concatenate(parts).astype(np.float32)
-    y, exact = loop(name)(x), GAMMAS[name](x.astype(np.float64))
-    near = np.abs(exact) < 1e-6  # a zero: errors are absolute there
-    assert units(y, exact)[~near].max() <= 0.51
-    assert np.abs(y - exact)[near].max(initial=0) <= 1e-13
-    # Of float64 those of the C library and of digamma near poles are not in question.
-    wide = x.astype(np.float64)[(np.abs(x) < 300) & (x > 0)]
-    exact = GAMMAS[name](wide)
-    assert (np.abs(loop(name)(wide) - exact) <= 4e-15 * np.maximum(np.abs(exact), 1)).all()
-
-
-@pytest.mark.parametrize("name", GAMMAS)
-def test_edges_of_gamma_functions(name):
-    x = np.array([0.0, -0.0, -1.0, -2.0, np.inf, np.nan, 1e-40, -1e-40], np.float32)
-    exact = GAMMAS[name](x.astype(np.float64)).astype(np.float32)
-    np.testing.assert_array_equal(loop(name)(x), exact)
-    wanted = {"lgamma": np.inf}.get(name, np.nan)  # at negative infinity, as PyTorch has it
-    np.testing.assert_array_equal(loop(name)(np.float32([-np.inf])), np.float32([wanted]))
-
-
-def test_digamma_near_poles_in_float64():
-    mp = pytest.importorskip("mpmath")
-    x = -np.arange(1, 40) + np.random.default_rng(0).choice([1e-3, -1e-5, 1e-9, 0.5], 39)
-    exact = [float(mp.digamma(v)) for v in x.tolist()]
-    np.testing.assert_allclose(loop("digamma")(x), exact, rtol=1e-13)
-
-
 @pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid"])
 def test_units_of_float64(name):
     wide, most = np.longdouble, UNARY[name][1]

@@ -15,7 +15,6 @@ from weft.core.selection import offer, offer_small
 FUNCTIONS = {
     **dict.fromkeys(("exp", "exp2", "expm1", "log", "log1p", "log2", "tanh"), 1024),
     **dict.fromkeys(("erf", "atan", "pow", "hypot", "logaddexp"), 1024),
-    **dict.fromkeys(("lgamma", "digamma", "trigamma"), 64),
     "erfinv": 64,
     # NumPy needs several passes for these.
     **dict.fromkeys(("sigmoid", "silu", "glu", "gelu", "gelu_tanh", "elu", "mish"), 64),

@@ -171,30 +171,17 @@ lgamma_op = elementwise(
     _lgamma,
     lambda t, x: t * digamma_op(x),
     promote="float",
-    lower="lgamma",
     domain=(0.3, 3.0),
     doc="The logarithm of the absolute value of the gamma function.",
 )
 digamma_op: Op = elementwise(
     "digamma",
     _lazy("psi"),
-    lambda t, x: t * trigamma_op(x),
+    lambda t, x: t * polygamma_op(x, n=1),
     promote="float",
-    lower="digamma",
     domain=(0.4, 3.0),
     refuses="c",
     doc="The derivative of the logarithm of the gamma function.",
-)
-# The same as ``polygamma`` with n = 1, which has a loop of its own.
-trigamma_op: Op = elementwise(
-    "trigamma",
-    lambda x: np.where(x == -np.inf, x.dtype.type(np.nan), _polygamma(x, 1)),
-    lambda t, x: t * polygamma_op(x, n=2),
-    promote="float",
-    lower="trigamma",
-    grad_name="PolygammaBackward",
-    public=False,
-    domain=(0.6, 2.0),
 )
 polygamma_op: Op = elementwise(
     "polygamma",
