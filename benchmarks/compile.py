@@ -41,6 +41,8 @@ LIMITS = {
     "gpt": 0.78,
     "dqn": 0.22,
     "generation": 0.3,
+    "cell": 0.3,
+    "tree": 0.15,
 }
 # The same of the fastest other compiler's.
 OTHERS = {
@@ -53,6 +55,8 @@ OTHERS = {
     "gpt": 0.8,
     "dqn": 0.5,
     "generation": 0.8,
+    "cell": 0.8,
+    "tree": 0.8,
 }
 PRODUCTS_RUNS = 31
 PRODUCTS_LIMIT = 1.2  # of a step, as a multiple of its products and convolutions
@@ -180,7 +184,9 @@ def others(name: str) -> dict[str, Callable[[], Callable]]:
         return compile_jax.jitted(name, made.modules)
 
     found = {"torch.compile, step": whole, "torch.compile, model": model}
-    if importlib.util.find_spec("jax") is not None:
+    if name == "tree":  # whose Python functions are not part of a module
+        del found["torch.compile, model"]
+    if importlib.util.find_spec("jax") is not None and name not in ("cell", "tree"):
         found["jax.jit"] = jitted
     return found
 

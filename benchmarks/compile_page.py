@@ -20,6 +20,8 @@ TITLES = {
     "gpt": "GPT, 4 layers, width 256, context 128, batch 8",
     "dqn": "DQN step, 4-128-128-2, batch 128",
     "generation": "the same GPT, a token at a time with a key/value cache",
+    "cell": "LSTM cell of width 64 written by hand, 32 steps, batch 16",
+    "tree": "network of width 32 over a tree of 511 nodes, by recursion",
 }
 COLUMNS = (
     *("training step", "eager torch", "followed", "static", "aim", "`torch.compile`", "`jax.jit`"),

@@ -18,6 +18,8 @@ LIMITS = {
     "gpt": 0.95,
     "dcgan": 0.9,
     "dqn": 0.8,
+    "cell": 0.9,
+    "tree": 0.7,
 }
 MEAN_LIMIT = 0.8
 MEMORY_LIMIT = 1.0

@@ -262,6 +262,44 @@ def dqn(lib: Any) -> Workload:
     return Workload([policy, target], step)
 
 
+def cell(lib: Any) -> Workload:
+    """An LSTM cell of width 64 written by hand, over 32 steps, batch 16."""
+    nn, width = lib.nn, 64
+
+    class Cell(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.read, self.recur = nn.Linear(width, 4 * width), nn.Linear(width, 4 * width)
+            self.head = nn.Linear(width, 10)
+
+        def forward(self, steps: Any) -> Any:
+            h = c = lib.zeros(steps.shape[1], width)
+            for x in steps:
+                i, f, g, o = (self.read(x) + self.recur(h)).chunk(4, 1)
+                c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+                h = o.sigmoid() * c.tanh()
+            return self.head(h)
+
+    model, x, y = Cell(), data(lib, 32, 16, width), labels(lib, 10, 16)
+    criterion = nn.CrossEntropyLoss()
+    return supervised(lib, model, lambda: criterion(model(x), y))
+
+
+def tree(lib: Any) -> Workload:
+    """A network of width 32 over a binary tree of 511 nodes, by recursion."""
+    nn, width, depth = lib.nn, 32, 8
+    model = nn.Linear(2 * width, width)
+    leaves, target = data(lib, 2**depth, width), lib.zeros(width)
+
+    def embed(first: int, count: int) -> Any:
+        if count == 1:
+            return leaves[first]
+        half = count // 2
+        return lib.tanh(model(lib.cat([embed(first, half), embed(first + half, half)])))
+
+    return supervised(lib, model, lambda: ((embed(0, 2**depth) - target) ** 2).mean())
+
+
 WORKLOADS: dict[str, Callable[[Any], Workload]] = {
-    f.__name__: f for f in (mlp, cnn, resnet18, lstm, gpt, dcgan, dqn)
+    f.__name__: f for f in (mlp, cnn, resnet18, lstm, gpt, dcgan, dqn, cell, tree)
 }

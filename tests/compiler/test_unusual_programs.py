@@ -117,7 +117,8 @@ def passes(compiled: Any, go_back: Any) -> list[Any]:
             found.append(go_back(*compiled(w, v), w, v))
         except RuntimeError as error:
             found.append(str(error))
-        found.append([0.0 if t.grad is None else t.grad.sum().item() for t in (w, v)])
+        sums = [0.0 if t.grad is None else t.grad.sum().item() for t in (w, v)]
+        found.append([round(x, 12) for x in sums])
     return found
 
 

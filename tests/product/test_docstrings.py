@@ -137,6 +137,7 @@ def test_examples_of_the_most_used_names_print_the_same_on_pytorch() -> None:
     torch = pytest.importorskip("torch")
     assert torch is not weft
     importlib.import_module("torch.utils.benchmark")
+    torch.set_printoptions(profile="default")  # other tests in this process may have changed it
     wrong, done = [], set()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

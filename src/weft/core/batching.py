@@ -149,7 +149,7 @@ def values_of(x: Tensor) -> Any:
     """A tensor's values for Python to look at; of a batched one those of all examples."""
     while is_batched(x):
         x = x._a.physical
-    return taken(x)
+    return x._a if isinstance(x._a, MetaArray) else taken(x)
 
 
 def physical_of(x: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ class _Product(NamedTuple):
     x: Value | None
 
 
-class _Known:
+class _Uses:
     """The nodes by what they make and read, and in which order they are."""
 
     def __init__(self, nodes: Sequence[WorkNode], ends: Iterable[Any]) -> None:
@@ -55,7 +55,7 @@ def products_joined(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[Work
     """The nodes, with sums of products as one product; what they no longer need is dead code."""
     if sum(op_of(node) is ADD for node in nodes) < FEWEST - 1:
         return list(nodes)
-    known = _Known(nodes, ends)
+    known = _Uses(nodes, ends)
     behind: dict[WorkNode, list[WorkNode]] = {}
     instead: dict[WorkNode, list[WorkNode]] = {}
     sums = {n: _terms(n, known) for n in nodes if _is_sum(n) and _is_whole(n, known)}
@@ -80,13 +80,13 @@ def _is_sum(node: WorkNode) -> bool:
     return y.dtype in TYPES and all(x.shape == y.shape and x.dtype == y.dtype for x in node.args)
 
 
-def _is_whole(node: WorkNode, known: _Known) -> bool:
+def _is_whole(node: WorkNode, known: _Uses) -> bool:
     """Whether a sum is not a part of another one."""
     (y,) = node.results
     return not (known.is_read_once(y) and _is_sum(known.readers[y][0]))
 
 
-def _terms(root: WorkNode, known: _Known) -> list[Value]:
+def _terms(root: WorkNode, known: _Uses) -> list[Value]:
     """What a sum adds up, from the first term on; a term that is there twice is listed twice."""
     found: list[Value] = []
     stack: list[Value] = list(root.args[::-1])
@@ -100,7 +100,7 @@ def _terms(root: WorkNode, known: _Known) -> list[Value]:
     return found
 
 
-def _transposed(value: Value, known: _Known) -> Value | None:
+def _transposed(value: Value, known: _Uses) -> Value | None:
     """The matrix of which a value is the transpose, if it is one."""
     node = known.maker.get(value)
     if node is None or len(value.shape) != 2 or op_of(node) not in (TRANSPOSE, PERMUTE):
@@ -113,7 +113,7 @@ def _transposed(value: Value, known: _Known) -> Value | None:
     )
 
 
-def _product(value: Value, known: _Known) -> _Product | None:
+def _product(value: Value, known: _Uses) -> _Product | None:
     """A term as a product of a transposed matrix, if it is one that nobody else reads."""
     outer = _transposed(value, known)  # (x.T @ g).T is g.T @ x
     inner = value if outer is None else outer
@@ -127,7 +127,7 @@ def _product(value: Value, known: _Known) -> _Product | None:
     return _Product(node, *((source, right) if outer is None else (right, source)))
 
 
-def _summed_rows(value: Value, known: _Known) -> _Product | None:
+def _summed_rows(value: Value, known: _Uses) -> _Product | None:
     """A term as the sum of all rows of a matrix."""
     same = known.made_by(value, RESHAPE)
     if same is not None and same.args[0].shape == value.shape:
@@ -163,7 +163,7 @@ def _joined(
     root: WorkNode,
     terms: list[Value],
     products: dict[Value, _Product],
-    known: _Known,
+    known: _Uses,
     behind: dict[WorkNode, list[WorkNode]],
 ) -> list[WorkNode]:
     """The sum of a few large products and the other terms, to stand in place of a sum.

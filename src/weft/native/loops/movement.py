@@ -78,7 +78,8 @@ def copy_rows(
 ):  # fmt: skip
     """Rows of d elements by the steps of both arrays; those of x are ``near``, of y ``dense``.
 
-    Rows of x that are ``near`` 2 are one element each. Where rows have ``one`` dimension, their offsets are multiples.
+    Rows of x that are ``near`` 2 are one element each. Where rows have ``one`` dimension, their
+    offsets are multiples.
     """
     at = array(i64, 3)
     begin(at, lo, b, c)
