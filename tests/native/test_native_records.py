@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import subprocess
@@ -397,6 +398,18 @@ def test_it_can_be_switched_off() -> None:
     finally:
         weft.backends.native.set("native")
     assert call({}, 0, a, b) is not None
+
+
+def test_what_functions_are_made_from_outlives_what_knows_it() -> None:
+    # The collector reads a built-in function's definition, at the latest while Python ends.
+    found = making.records()
+    assert found is not None
+    other = copy.copy(found)
+    other.definitions = {}
+    alive = weakref.ref(other.definition(False, False, False))
+    del other
+    gc.collect()
+    assert alive() is not None
 
 
 def test_other_layouts_of_objects_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

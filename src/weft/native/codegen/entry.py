@@ -141,14 +141,24 @@ def function(name: str, address: int) -> Callable:
 
 def bound(name: str, address: int, own: Any) -> Callable:
     """The same with another object as its ``self``."""
-    definition = MethodDefinition(name.encode(), address, _FASTCALL, None)
-    # A function reads its definition when it is freed, which may be after Python has taken this
-    # module apart: the definition outlives everything.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
+    return built_in(definition(name, address), own)
+
+
+def definition(name: str, address: int) -> MethodDefinition:
+    """What functions whose code is at an address are made from."""
+    made = MethodDefinition(name.encode(), address, _FASTCALL, None)
+    # A function reads its definition when the garbage collector visits it and when it is freed,
+    # which may be after Python has taken this module apart: the definition outlives everything.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
+    return made
+
+
+def built_in(made_from: MethodDefinition, own: Any) -> Callable:
+    """The built-in function of a definition, with an object as its ``self``."""
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype = ctypes.py_object
     new.argtypes = (ctypes.POINTER(MethodDefinition), ctypes.py_object, ctypes.c_void_p)
-    return new(definition, own, None)
+    return new(made_from, own, None)
 
 
 HELPERS = f"""

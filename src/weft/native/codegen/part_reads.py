@@ -114,6 +114,8 @@ class PartReads:
         given = ("read_part", text if recipe else text(), symbols, recipe, jit.GLUE)
         begin, self.address = jit.engine().load(*given)
         self.own = (table, self.python, objects)
+        # Classes read attributes so until Python ends, and the code's global holds nothing itself.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.own))
         entry.bound("begin", begin, self.own)()
 
     def adopt(self, cls: type) -> bool:

@@ -38,7 +38,6 @@ from weft.native.once import LOCK
 BASE = HEAD + 32  # where an array keeps what its memory belongs to
 MOST = 16  # inputs of which a pattern is made
 _OBJECT = 16  # the kind of a slot that holds an object, in Python's description of members
-_FASTCALL = 0x0080
 
 FLOATS = ("f32", "f64")
 HALVES = {"f16": "entry_float16", "bf16": "entry_bfloat16"}  # with the native code for them
@@ -1302,7 +1301,7 @@ class Records:
 
         source = text if self.recipe else text()
         (address,) = jit.engine().load(f"records_{name}", source, [name], self.recipe, jit.GLUE)
-        return entry.MethodDefinition(name.encode(), address, _FASTCALL, None)
+        return entry.definition(name, address)
 
     def function(
         self,
@@ -1315,8 +1314,5 @@ class Records:
     ) -> Callable:
         """What finishes the calls of one op or, given its reference and layout, does them."""
         definition = self.definition(view, several, computed_by is not None)
-        make = ctypes.pythonapi.PyCFunction_NewEx
-        make.restype = ctypes.py_object
-        make.argtypes = (ctypes.POINTER(entry.MethodDefinition), ctypes.py_object, ctypes.c_void_p)
         own = (self.table.content, op, plans, facts.content(), *(computed_by or ()))
-        return make(definition, own, None)
+        return entry.built_in(definition, own)
