@@ -479,7 +479,6 @@ weft.compat.stand_ins.parallel: Backend
 [torch.export.dynamic_shapes]
 !export: Dim
 [torch._dynamo]
-!capture: explain
 [torch._dynamo.eval_frame]
 [torch._dynamo.exc]
 !capture: AutogradGradRestartAnalysis BackendCompilerFailed CompileCollectiveRestartAnalysis
@@ -806,8 +805,6 @@ weft.compat.stand_ins.fx: free_symbols free_unbacked_symbols guard_or_false guar
 [torch.fx.experimental.proxy_tensor]
 weft.compat.stand_ins.fx: get_proxy_mode
 !fx: make_fx
-[torch._dynamo]
-weft.compat.stand_ins.helpers: assume_constant_result mark_static_address
 [torch._dynamo.eval_frame]
 torch._dynamo: OptimizedModule
 weft.compat.stand_ins.helpers: is_dynamo_supported

@@ -20,8 +20,25 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from weft.compiler import shown, whole_calls
+from weft.compiler import choices, shown, whole_calls
 from weft.compiler.automatic import auto
+from weft.compiler.choices import (
+    get_default_backend,
+    keep_portable_guards_unsafe,
+    keep_tensor_guards_unsafe,
+    list_backends,
+    load_cache_artifacts,
+    nested_compile_region,
+    save_cache_artifacts,
+    set_default_backend,
+    set_enable_guard_collectives,
+    skip_all_guards_unsafe,
+    skip_guard_on_all_nn_modules_unsafe,
+    skip_guard_on_globals_unsafe,
+    skip_guard_on_inbuilt_nn_modules_unsafe,
+    substitute_in_graph,
+    wrap_numpy,
+)
 from weft.compiler.following import Region
 from weft.compiler.resizing import BRANCHES
 from weft.compiler.static import Static
@@ -34,13 +51,14 @@ from weft.nn.module import Module
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "auto", "compile", "cudagraph_mark_step_begin",
-    "disable", "is_compiling", "is_dynamo_compiling", "is_exporting", "list_backends", "region",
-    "reset", "set_stance", "synchronize",
+    "disable", "get_default_backend", "is_compiling", "is_dynamo_compiling", "is_exporting",
+    "keep_portable_guards_unsafe", "keep_tensor_guards_unsafe", "list_backends",
+    "load_cache_artifacts", "nested_compile_region", "region", "reset", "save_cache_artifacts",
+    "set_default_backend", "set_enable_guard_collectives", "set_stance", "skip_all_guards_unsafe",
+    "skip_guard_on_all_nn_modules_unsafe", "skip_guard_on_globals_unsafe",
+    "skip_guard_on_inbuilt_nn_modules_unsafe", "substitute_in_graph", "synchronize", "wrap_numpy",
 ]  # fmt: skip
 
-# Names that programs give as ``backend=``; all but the eager ones mean weft's own compiler.
-BACKENDS = ("inductor", "cudagraphs", "onnxrt", "openxla", "tvm")
-EAGER = ("eager", "aot_eager", "eager_noexcept", "aot_eager_decomp_partition")
 STANCES = ("default", "eager_then_compile", "aot_eager_then_compile", "force_eager",
            "eager_on_recompile", "fail_on_recompile")  # fmt: skip
 
@@ -54,17 +72,21 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | Callable = "inductor",
+    backend: str | Callable | None = None,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
     static: bool = False,
 ) -> Any:
     """A function or module whose repeating stretches run as native calls, with the same results.
 
-    ``fullgraph=True`` raises where a call takes another course than the first one. ``dynamic``,
-    ``mode`` and ``options`` are accepted and have nothing to choose between. ``static=True`` is a
-    promise: see ``weft.compiler.static``.
+    ``fullgraph=True`` raises where a call takes another course than the first one. ``static=True``
+    is a promise: see ``weft.compiler.static``. The other settings are accepted and have nothing to
+    choose between, but for the eager backends.
 
     >>> @torch.compile
     ... def double(x):
@@ -72,21 +94,13 @@ def compile(
     >>> double(torch.ones(2))
     tensor([2., 2.])
     """
-    if mode is not None and options is not None:
-        raise RuntimeError(
-            "Either mode or options can be specified, but both can't be specified at the same "
-            f"time.\n  at {errors.here()}"
-        )
-    if isinstance(backend, str) and backend not in (*BACKENDS, *EAGER):
-        raise RuntimeError(
-            f"unknown backend {backend!r}; there are {', '.join((*BACKENDS, *EAGER))}\n"
-            f"  at {errors.here()}"
-        )
     if model is None:
         return functools.partial(
-            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
-            options=options, disable=disable, static=static,
+            compile, fullgraph=fullgraph, backend=backend, mode=mode, options=options,
+            disable=disable, static=static,
         )  # fmt: skip
+    backend = get_default_backend() if backend is None else backend
+    choices.check(backend, mode, options)
     if not callable(model):
         raise TypeError(
             f"torch.compile takes a function or a module, not {type(model).__name__}\n"
@@ -96,7 +110,7 @@ def compile(
         return model
     if static:
         return Static(model)
-    eager = not isinstance(backend, str) or backend in EAGER
+    eager = not isinstance(backend, str) or backend in choices.EAGER
     if isinstance(model, Module):
         return OptimizedModule(model, fullgraph, eager)
     return Compiled(model, fullgraph, eager)
@@ -309,10 +323,15 @@ def explain(compiled: Any) -> str:
     return compiled.explain()
 
 
+def programs(learned: TraceMemory) -> list[Any]:
+    """The programs that a region has made of what it learned."""
+    points = (point for root in learned.roots.values() for point in walk(root))
+    return [p for point in points for p in point.plans.values() if p]
+
+
 def explained(learned: TraceMemory) -> str:
     """What is known of a region, as text."""
-    points = (point for root in learned.roots.values() for point in walk(root))
-    plans = [p for point in points for p in point.plans.values() if p]
+    plans = programs(learned)
     counts = f"{learned.calls} calls, {learned.tokens} ops learned"
     courses = f"{learned.diverged} times another course, {len(plans)} programs"
     lines = [f"{learned.name}: {counts}, {courses}"]
@@ -382,11 +401,6 @@ def reset() -> None:
 
 def cudagraph_mark_step_begin() -> None:
     """For programs that mark their steps; nothing depends on it."""
-
-
-def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """The names that ``compile`` takes as ``backend``."""
-    return sorted(BACKENDS)
 
 
 class set_stance:
