@@ -140,12 +140,15 @@ def test_a_tree_is_joined_level_by_level() -> None:
 # --- values ----------------------------------------------------------------------------------
 
 
+KINDS = ("layer", "layer", "layer", "doubled", "plain", "add", "drop", "vector")
+
+
 @st.composite
 def programs(draw: st.DrawFn) -> list[tuple[Any, ...]]:
     """Steps that apply few layers to earlier values, in any order, with draws in between."""
     steps = []
     for k in range(draw(st.integers(4, 24))):
-        kind = draw(st.sampled_from(("layer", "layer", "layer", "plain", "add", "drop", "vector")))
+        kind = draw(st.sampled_from(KINDS))
         first, second = draw(st.integers(0, k)), draw(st.integers(0, k))
         steps.append((kind, draw(st.integers(0, 2)), first, second))
     return steps
@@ -157,6 +160,8 @@ def interpreted(steps: list[tuple[Any, ...]], layers: list[Any], x: Any) -> Any:
         weight, bias = layers[which]
         if kind == "layer":
             y = functional.linear(values[a], weight, bias).tanh()
+        elif kind == "doubled":
+            y = functional.linear(values[a], weight, bias + bias).tanh()
         elif kind == "plain":
             y = values[a] @ weight
         elif kind == "add":
@@ -169,6 +174,22 @@ def interpreted(steps: list[tuple[Any, ...]], layers: list[Any], x: Any) -> Any:
         values.append(y)
     # A program without layers has a gradient all the same.
     return sum((v * v).mean() for v in values[-6:]) + layers[0][1].mean()
+
+
+def test_a_term_that_is_added_twice_counts_twice() -> None:
+    """A bias that is doubled in each application gets the same sum of rows two times from each."""
+    weight, bias = parameters()
+    inputs = [weft.randn(2, 6) for _ in range(6)]
+
+    def step() -> Any:
+        bias.grad = weight.grad = None
+        outs = (functional.linear(x, weight, bias + bias).tanh() for x in inputs)
+        sum(out.sum() for out in outs).backward()
+        return bias.grad.clone()
+
+    expected, compiled = step().numpy(), weft.compile(step)
+    for _ in range(3):
+        np.testing.assert_allclose(compiled().numpy(), expected, rtol=1e-5)
 
 
 @settings(max_examples=60, deadline=None)

@@ -62,12 +62,14 @@ def products_joined(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[Work
     joined: set[tuple[Value, ...]] = set()
     for read in (_product, _summed_rows):
         for root, terms in sums.items():
-            found = {v: p for v in terms if (p := read(v, known)) is not None}
-            of = tuple(p.g for p in found.values())
-            if root in instead or not (_pays(found.values()) if read is _product else of in joined):
+            found = [read(v, known) for v in terms]
+            products = [p for p in found if p is not None]
+            of = tuple(p.g for p in products)
+            if root in instead or not (_pays(products) if read is _product else of in joined):
                 continue
             joined.add(of)
-            instead[root] = _joined(root, terms, found, known, behind)
+            rest = [v for v, p in zip(terms, found, strict=True) if p is None]
+            instead[root] = _joined(root, rest, products, known, behind)
     changed = [new for n in nodes for new in (*instead.get(n, [n]), *behind.get(n, ()))]
     return changed if instead else list(nodes)
 
@@ -161,17 +163,16 @@ def _pieces(products: Iterable[_Product]) -> Iterator[list[_Product]]:
 
 def _joined(
     root: WorkNode,
-    terms: list[Value],
-    products: dict[Value, _Product],
+    rest: list[Value],
+    products: list[_Product],
     known: _Uses,
     behind: dict[WorkNode, list[WorkNode]],
 ) -> list[WorkNode]:
-    """The sum of a few large products and the other terms, to stand in place of a sum.
+    """The sum of a few large products and the rest of the terms, to stand in place of a sum.
 
     Each product goes behind the last of those that it replaces.
     """
-    rest = [term for term in terms if term not in products]
-    for piece in _pieces(products.values()):
+    for piece in _pieces(products):
         last = max((p.node for p in piece), key=known.place.__getitem__)
         made = _one(piece, root)
         behind.setdefault(last, []).extend(made)
