@@ -89,3 +89,16 @@ def test_gradients_of_images_with_the_channels_innermost(mode):
         grads.append(given.grad.numpy())
     np.testing.assert_array_equal(grads[0], grads[1])
     np.testing.assert_allclose(grads[0], grads[2], rtol=1e-5, atol=1e-6)
+
+
+def test_circles_without_rows_or_without_anything_to_repeat():
+    for shape in ((2, 0, 3), (0, 3, 4)):
+        x = weft.zeros(*shape, requires_grad=True)
+        y = weft.nn.functional.pad(x, (1, 1), mode="circular")
+        y.sum().backward()
+        assert y.shape == (*shape[:-1], shape[-1] + 2) and x.grad.shape == shape
+    x = weft.ones(2, 3, 4, requires_grad=True)  # PyTorch gives undefined memory there
+    for pads in ((-4, 2), (1, -4), (-2, -3)):
+        with pytest.raises(RuntimeError, match="padding"):
+            weft.nn.functional.pad(x, pads, mode="circular")
+    assert weft.nn.functional.pad(x, (-2, -2), mode="circular").shape == (2, 3, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -70,8 +71,8 @@ def _unfold(g: np.ndarray, shape: Any, maps: Any) -> np.ndarray:
     for dim, index in reversed(maps):
         moved = np.moveaxis(g, dim, 0)
         out = np.zeros((shape[dim], *moved.shape[1:]), g.dtype)
-        flat = out.reshape(shape[dim], -1)
-        add_rows(flat, index, moved.reshape(len(index), -1))
+        width = math.prod(moved.shape[1:])  # which -1 can't say where there are no rows
+        add_rows(out.reshape(shape[dim], width), index, moved.reshape(len(index), width))
         g = np.moveaxis(out, 0, dim)
     return g
 
@@ -163,6 +164,11 @@ def _check_pads(shape: Any, given: tuple[int, ...], mode: str) -> None:
                 RuntimeError,
                 "Padding value causes wrapping around more than once: padding "
                 f"({before}, {after}) for size {size}",
+            )
+        if mode == "circular" and size + min(before, 0) + min(after, 0) < (before > 0 or after > 0):
+            raise fail(
+                RuntimeError,
+                f"Negative padding ({before}, {after}) of size {size} leaves nothing to pad with",
             )
         if size + before + after < (0 if mode == "circular" else 1):
             raise fail(
