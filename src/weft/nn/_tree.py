@@ -132,12 +132,13 @@ class TreeMethods:
                 yield param
             return
         warn_of_hidden(self)
-        seen: set[int] = set()
+        # Collected at once: training loops ask for parameters in every step.
+        found: dict[int, Parameter] = {}
         for module in _walk(self) if recurse else (self,):
             for param in module._parameters.values():
-                if param is not None and id(param) not in seen:
-                    seen.add(id(param))
-                    yield param
+                if param is not None:
+                    found.setdefault(id(param), param)
+        yield from found.values()
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
@@ -203,8 +204,8 @@ class TreeMethods:
 _warned: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
 
 
-# Modules that have been looked through for such attributes.
-_looked: weakref.WeakSet[Any] = weakref.WeakSet()
+# Modules that have been looked through for such attributes, by identity.
+_looked: dict[int, weakref.ref[Any]] = {}
 
 
 _usual = dict(vars(TreeMethods))
@@ -215,37 +216,34 @@ def _is_usual(module: Any, name: str) -> bool:
     return getattr(type(module), name, None) is _usual[name] and name not in module.__dict__
 
 
-def _walk(root: Any) -> Iterator[Any]:
-    """The modules that ``named_modules`` gives, in half the time: training loops ask for
-    parameters in every step.
-    """
+def _walk(root: Any) -> list[Any]:
+    """The modules that ``named_modules`` gives."""
     if not _is_usual(root, "named_modules"):
-        yield from (module for _, module in root.named_modules())
-        return
+        return [module for _, module in root.named_modules()]
+    found: list[Any] = []
     met: set[Any] = set()
-    levels, usual = [iter((root,))], _usual["named_modules"]
-    while levels:
-        for module in levels[-1]:
-            if module is None:
-                continue
-            own = module.__dict__
-            if type(module).named_modules is not usual or "named_modules" in own:
-                yield from (inner for _, inner in module.named_modules(met, "", True))
-            elif module not in met:
-                met.add(module)
-                yield module
-                if own["_modules"]:
-                    levels.append(iter(own["_modules"].values()))
-                    break
-        else:
-            levels.pop()
+    stack, usual = [root], _usual["named_modules"]
+    while stack:
+        module = stack.pop()
+        if module is None or module in met:
+            continue
+        own = module.__dict__
+        if type(module).named_modules is not usual or "named_modules" in own:
+            found += [inner for _, inner in module.named_modules(met, "", True)]
+            continue
+        met.add(module)
+        found.append(module)
+        if children := own["_modules"]:
+            stack += reversed(children.values())
+    return found
 
 
 def warn_of_hidden(root: Any) -> None:
     """Warn of modules in plain lists and dicts anywhere below a module: they get lost."""
-    if root in _looked:
+    known = id(root)
+    if known in _looked:
         return
-    _looked.add(root)
+    _looked[known] = weakref.ref(root, lambda _: _looked.pop(known, None))
     tree: set[Any] | None = None
     for module in root.modules():
         for name, value in module.__dict__.items():
