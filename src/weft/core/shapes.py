@@ -7,8 +7,8 @@ an attribute of the op. It gives a ``ShapeDtype`` for each result, or just a sha
 is that of the first input. Inputs come promoted, as the reference gets them. Sizes are ints or
 ``Dim`` expressions, so a rule does arithmetic on them and asks as little as it can.
 
-``"elementwise"`` is the rule of ops that broadcast their inputs; their dtype is found by running
-the reference on single elements. An op without a rule has results whose shape depends on values.
+``"elementwise"`` is the rule of ops that broadcast their inputs; their dtype is that in which they
+compute, or found by running the reference on single elements. An op without a rule has results whose shape depends on values.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 ndarray = np.ndarray
 Shape = tuple[Any, ...]
+REAL = {np.dtype(np.float32), np.dtype(np.float64)}
 
 
 class ShapeDtype:
@@ -123,6 +124,13 @@ def _promoted(op: Op, args: Any) -> tuple[Any, np.dtype | None]:
 
 def _elementwise(op: Op, args: Any, singles: Any, attrs: dict[str, Any]) -> list[ShapeDtype]:
     shape = broadcast(*(x.shape for x in args if isinstance(x, ShapeDtype)))
+    kinds = {single.dtype for single in singles if isinstance(single, ndarray)}
+    floating = op.promote == "float" or (op.differentiable and "i" in op.refuses)
+    plain = len(singles) == len(op.names) and not op.multiple
+    if floating and plain and len(kinds) == 1 and kinds <= REAL:
+        # What they compute in is what they give. References would have to be run, and some be
+        # imported, which takes longer than all else.
+        return [ShapeDtype(shape, *kinds)]
     token = quiet.SET(quiet.SILENT)
     try:
         out = op.reference(*singles, **attrs)
