@@ -8,7 +8,8 @@ is that of the first input. Inputs come promoted, as the reference gets them. Si
 ``Dim`` expressions, so a rule does arithmetic on them and asks as little as it can.
 
 ``"elementwise"`` is the rule of ops that broadcast their inputs; their dtype is that in which they
-compute, or found by running the reference on single elements. An op without a rule has results whose shape depends on values.
+compute, or found by running the reference on single elements. An op without a rule has results
+whose shape depends on values.
 """
 
 from __future__ import annotations

@@ -165,7 +165,11 @@ class _Syntax:
 
     @lazy
     def parameters(self) -> list[tuple[str, str]]:
-        return [(a.arg, _annotation(a.annotation)) for a in self.tree.args.args]
+        source = self.source
+        if isinstance(source, str):
+            return [(a.arg, _annotation(a.annotation)) for a in self.tree.args.args]
+        code, kinds = source.__code__, source.__annotations__
+        return [(n, _pointed(kinds.get(n, ""))) for n in code.co_varnames[: code.co_argcount]]
 
 
 class KernelFunction:
@@ -217,6 +221,12 @@ def _annotation(node: ast.expr | None) -> str:
     if isinstance(node, ast.Subscript):
         return f"{ast.unparse(node.slice)}*"
     return "" if node is None else ast.unparse(node)
+
+
+def _pointed(annotation: str) -> str:
+    """The same for an annotation as Python keeps it."""
+    outer, bracket, inner = annotation.partition("[")
+    return f"{inner[:-1]}*" if bracket else outer
 
 
 # For the branch that ends a loop of hand-written LLVM code: it is unrolled as far as it should be.
@@ -924,24 +934,22 @@ def build(
     consts: dict[str, Any],
     parallel: bool,
     packed: bool = True,
-) -> tuple[str, list[str]]:
-    """LLVM code of a kernel with its threads around it, and the types of its arguments.
+) -> str:
+    """LLVM code of a kernel with its threads around it.
 
     ``bound`` says which dtypes the type names stand for, ``consts`` gives parameters that are
     known numbers. It is called ``name.packed`` and takes the arguments from consecutive words, or
     else is for code behind it in the same unit: ``name``, which takes them as they are.
     """
-    unit, kinds = LLVMUnit(), {f"<{k}>": v for k, v in bound.items()}
-    for name, text in function.parameters:
-        base = text.rstrip("*")
-        kinds[name] = bound.get(base, base) + ("*" if text.endswith("*") else "")
+    unit, given = LLVMUnit(), argument_kinds(function, bound, consts)
+    kinds = {f"<{k}>": v for k, v in bound.items()}
+    kinds |= argument_kinds(function, bound, {})
     if [n for n, _ in function.parameters[-2:]] != ["lo", "hi"]:
         raise KernelError(f"{function.name}: the last parameters of a kernel are lo and hi")
     name = function.name
     attributes = 'noinline "prefer-vector-width"="512"' if function.widest else "noinline"
     Body(unit, function, kinds, consts).define(f"{name}.body", "private", attributes)
-    given = [(p, kinds[p]) for p, _ in function.parameters[:-2] if p not in consts]
-    types = [("ptr" if k.endswith("*") else LLVM[k]) for _, k in given]
+    types = ["ptr" if k.endswith("*") else LLVM[k] for k in list(given.values())[:-2]]
     taken = "".join(f"{t} %a{i}, " for i, t in enumerate(types))
     loads, stores = [], []
     for i, t in enumerate(types):
@@ -959,7 +967,19 @@ def build(
             stores="\n".join(stores),
         )
     )
-    return unit.text(), [k for _, k in given]
+    return unit.text()
+
+
+def argument_kinds(
+    function: KernelFunction, bound: dict[str, str], consts: dict[str, Any]
+) -> dict[str, str]:
+    """The types of a kernel's parameters, but of those that are known numbers."""
+    bases = {name: (text.rstrip("*"), text) for name, text in function.parameters}
+    return {
+        name: bound.get(base, base) + ("*" if text.endswith("*") else "")
+        for name, (base, text) in bases.items()
+        if name not in consts
+    }
 
 
 def read(

@@ -17,8 +17,8 @@ import numpy as np
 
 from weft import _cpu
 from weft.native import threads
-from weft.native.codegen import ahead, cache, entry, linker, whole
-from weft.native.codegen.compiler import KernelFunction, build, read
+from weft.native.codegen import ahead, cache, entry, linker, recipes, whole
+from weft.native.codegen.compiler import KernelFunction, argument_kinds, build, read
 from weft.native.codegen.whole import EntrySpec
 from weft.native.once import LOCK, lazy, once
 
@@ -439,6 +439,7 @@ class Kernel:
         self.pipeline = UNSWITCHED if function.unswitched else LOOPS
         self.compiled: dict[Any, Callable] = {}
         self.planned: dict[Any, PlannedKernel] = {}
+        self.symbols: dict[Any, tuple[int, Symbol]] = {}
         self.origin: Any = None  # what its code was written from
 
     @property
@@ -482,13 +483,21 @@ class Kernel:
 
     def _symbol(self, types: tuple[str, ...], consts: dict[str, Any]) -> tuple[int, Symbol]:
         """The key under which the kernel reports calls, and what is known by it."""
-        bound = dict(zip(("T", "U"), types, strict=False))
-        text, kinds = build(self.function, bound, consts, threads.available())
-        key = _reported_as(self.name, text)
+        choice = (types, *consts.items())
+        found = self.symbols.get(choice)
+        if found is not None:
+            return found
+        bound, parallel = dict(zip(("T", "U"), types, strict=False)), threads.available()
+        host = engine()
+        made_from = recipes.recipe(self.function, bound, consts, parallel, host.cpu, host.features)
+        write = lambda: build(self.function, bound, consts, parallel)
+        digest, text = recipes.written(self.name, made_from, write)
+        key = _reported_as(self.name, digest)
         if key not in SYMBOLS:
-            wanted = [f"{self.name}.packed"]
-            code = CodeUnit(engine(), self.name, text, wanted, pipeline=self.pipeline)
-            SYMBOLS[key] = Symbol(self, (types, consts), (*kinds, "i64", "i64"), code)
+            kinds = tuple(argument_kinds(self.function, bound, consts).values())
+            code = CodeUnit(host, self.name, text, [f"{self.name}.packed"], digest, self.pipeline)
+            SYMBOLS[key] = Symbol(self, (types, consts), kinds, code)
+        self.symbols[choice] = key, SYMBOLS[key]
         return key, SYMBOLS[key]
 
     def _compile(self, types: tuple[str, ...], consts: dict[str, Any]) -> Callable:
@@ -513,7 +522,9 @@ class Kernel:
         if INTERPRETED:
             return [_declines]
         with LOCK:
-            text, kinds = build(self.function, {"T": kind}, {}, threads.available(), packed=False)
+            bound = {"T": kind}
+            text = build(self.function, bound, {}, threads.available(), packed=False)
+            *kinds, _, _ = argument_kinds(self.function, bound, {}).values()
             entries = ["fresh", "over"] if kinds[0] == f"{result}*" else ["fresh"]
             given = self.name, kinds[:-1], result, grain
             text += entry.HELPERS + whole.SHAPES + whole.PACKING
@@ -546,7 +557,8 @@ class Kernel:
         self, spec: EntrySpec, types: tuple[str, ...], consts: dict[str, Any]
     ) -> Callable:
         bound = dict(zip(("T", "U"), types, strict=False))
-        text, kinds = build(self.function, bound, consts, threads.available(), packed=False)
+        text = build(self.function, bound, consts, threads.available(), packed=False)
+        *kinds, _, _ = argument_kinds(self.function, bound, consts).values()
         text += entry.HELPERS + whole.SHAPES + whole.SIZES + whole.whole(self.name, kinds, spec)
         return self._functions(text, "whole")[0]
 
@@ -569,7 +581,7 @@ def caller() -> CodeUnit:
 
 
 def _reported_as(name: str, text: str) -> int:
-    """The key under which a kernel reports calls."""
+    """The key under which a kernel reports calls; ``text`` tells its code from other code."""
     digest = hashlib.sha256(f"{name}\0{text}".encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
 
