@@ -117,6 +117,24 @@ def test_the_first_call_at_a_new_size_is_compiled() -> None:
     assert "taken 3 times at a new size" in compiled.explain()
 
 
+def test_batches_from_numpy_at_a_new_size_are_compiled() -> None:
+    """Nobody else holds their arrays: they are inputs like any other, met first or later."""
+    w = torch.randn(8, 3)
+
+    def batch(n: int) -> tuple[Any, Any]:
+        x = numbers.standard_normal((n, 8)).astype(np.float32)
+        return torch.from_numpy(x), torch.from_numpy(numbers.integers(0, 3, n))
+
+    compiled = torch.compile(lambda x, y: F.cross_entropy(x @ w, y))
+    for seed, n in enumerate((*twice(4, 6), 5, 7, 9)):
+        found = []
+        for run in (compiled, compiled.function):
+            numbers = np.random.default_rng(seed)
+            found.append(run(*batch(n)))
+        assert torch.allclose(*found)
+    assert compiled.learned.diverged == 2
+
+
 def test_one_size_is_not_enough_and_one_element_is_no_size() -> None:
     function = lambda x: (x + torch.ones(1, 8).double()) * 2
     check(function, [(draw(n, 8),) for n in (*twice(4), 5)], 0)

@@ -47,7 +47,7 @@ from weft.compiler.trace import (
 )
 from weft.core import frames, meta, shapes
 from weft.core.dispatch import Op
-from weft.core.gate import is_outside
+from weft.core.gate import is_outside, takes_back
 from weft.core.modes import MODES
 from weft.core.tensor import Parameter, Tensor, shares, storage_array
 
@@ -329,9 +329,12 @@ class Resizing(Stretch):
         if x.__class__ is not Tensor and x.__class__ is not Parameter:
             return False
         try:
-            array = array_of(x)
+            array_of(x)
         except AttributeError:
             return False  # pending, somewhere else
+        # Before its array is held here, too: those who hold it are counted.
+        outside = is_outside(x._a) and (slot.outside or not takes_back(x))
+        array = x._a
         return (
             known_leaf(x)
             and array.dtype is slot.kind.dtype
@@ -339,7 +342,7 @@ class Resizing(Stretch):
             and same_order(array.strides, slot.kind.strides)
             and x._node.__class__ is slot.node.__class__
             and (x._base is None) is slot.plain
-            and is_outside(array) is slot.outside
+            and outside is slot.outside
         )
 
     def resized(self, like: Token, args: Any, attrs: dict[str, Any]) -> Token | None:
