@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -94,12 +95,13 @@ def run_some() -> None:
 
 
 def test_the_code_is_the_one_that_the_cache_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of every kernel so far, with all the names that writing it reads."""
+    """Of some kernels of this process, with all the names that writing them reads."""
     run_some()
     gc.collect()
-    kernels = [k for k in gc.get_objects() if isinstance(k, jit.Kernel) and k.symbols]
-    functions = [f for f in gc.get_objects() if isinstance(f, KernelFunction)]
+    kernels = [k for k in gc.get_objects() if type(k) is jit.Kernel and k.symbols]
+    functions = [f for f in gc.get_objects() if type(f) is KernelFunction]
     assert len(kernels) > 12
+    kernels = random.sample(kernels, min(len(kernels), 60))
     host, parallel = jit.engine(), threads.available()
     told: dict[int, set[str]] = {}
     names_of = recipes._Recipe.names
