@@ -61,6 +61,7 @@ class VectorCode:
         self.put(
             UNROLLED_NODES,
             f"declare {self.vector} {self.fused}({', '.join([self.vector] * 3)})",
+            f"declare {self.vector} {self.masked}(ptr, i32, {self.mask}, {self.vector})",
             *declared,
             f"define private void @{name}({given}) noinline nounwind {{",
             "entry:",
@@ -124,6 +125,47 @@ class VectorCode:
             f"  %{loop}.again = icmp slt i64 %{loop}.n, {end}",
             f"  br i1 %{loop}.again, label %{loop}, label %{after}{how}",
         )
+
+    def products(
+        self, line: str, others: Sequence[str], firsts: Sequence[str], count: str
+    ) -> list[str]:
+        """The products of a line with others, in lanes, added to first values: the names of these.
+
+        The code is that from the block ``entry`` on, up to the beginning of the block ``done``.
+        """
+        every = range(len(others))
+        self.put(
+            f"  %even = and i64 {count}, {-self.lanes}",
+            "  %some = icmp sgt i64 %even, 0",
+            "  br i1 %some, label %loop, label %rest",
+            "loop:",  # whole vectors
+        )
+        self.phi("%loop.i", "i64", entry="0", loop="%loop.n")
+        for j in every:
+            self.phi(f"%l{j}", entry=firsts[j], loop=f"%t{j}")
+        self.load("%here", line, "%loop.i")
+        for j in every:
+            self.load(f"%here{j}", others[j], "%loop.i")
+            self.fma(f"%t{j}", "%here", f"%here{j}", f"%l{j}")
+        self.repeat("loop", self.lanes, "%even", "rest", how="")
+        self.put("rest:")
+        for j in every:
+            self.phi(f"%r{j}", entry=firsts[j], loop=f"%t{j}")
+        self.put(
+            f"  %left = sub i64 {count}, %even",
+            "  %none = icmp eq i64 %left, 0",
+            "  br i1 %none, label %done, label %last",
+            "last:",  # less than a vector
+            *masking("%left", self.lanes),
+        )
+        self.load_masked("%end", line, "%even", "%mask")
+        for j in every:
+            self.load_masked(f"%end{j}", others[j], "%even", "%mask")
+            self.fma(f"%u{j}", "%end", f"%end{j}", f"%r{j}")
+        self.put("  br label %done", "done:")
+        for j in every:
+            self.phi(f"%e{j}", rest=f"%r{j}", last=f"%u{j}")
+        return [f"%e{j}" for j in every]
 
 
 class Block(VectorCode):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from weft.native.codegen.compiler import Assembly, Ptr, T, array, i64, inline
 from weft.native.codegen.jit import kernel
-from weft.native.gemm.blocks import VectorCode, masking, micro, micro64
+from weft.native.gemm.blocks import VectorCode, micro, micro64
 from weft.native.gemm.packed import K_BLOCK
 
 # Places: their numbers in three dimensions; the steps from one to the next in the source and in the
@@ -69,46 +69,15 @@ def _dots(name: str, kind: str) -> str:
     """LLVM code of ``sums[j] += a * b[offset[j]]`` over a line, in lanes, for several taps."""
     code, taps = VectorCode(kind), range(DOTS)
     given = "ptr noalias %a, ptr noalias %b, ptr noalias %offsets, ptr noalias %sums, i64 %wide"
-    code.begin(
-        name, given, f"declare {code.vector} {code.masked}(ptr, i32, {code.mask}, {code.vector})"
-    )
+    code.begin(name, given)
     for j in taps:
         code.load(f"%s{j}", "%sums", j * code.lanes)
         code.load_number(f"%offset{j}", "%offsets", j)
         code.move(f"%b{j}", "%b", f"%offset{j}")
-    code.put(
-        f"  %even = and i64 %wide, {-code.lanes}",
-        "  %some = icmp sgt i64 %even, 0",
-        "  br i1 %some, label %loop, label %rest",
-        "loop:",  # whole vectors
-    )
-    code.phi("%loop.i", "i64", entry="0", loop="%loop.n")
+    lines, sums = ([f"%{stem}{j}" for j in taps] for stem in "bs")
+    found = code.products("%a", lines, sums, "%wide")
     for j in taps:
-        code.phi(f"%l{j}", entry=f"%s{j}", loop=f"%t{j}")
-    code.load("%va", "%a", "%loop.i")
-    for j in taps:
-        code.load(f"%vb{j}", f"%b{j}", "%loop.i")
-        code.fma(f"%t{j}", "%va", f"%vb{j}", f"%l{j}")
-    code.repeat("loop", code.lanes, "%even", "rest", how="")
-    code.put("rest:")
-    for j in taps:
-        code.phi(f"%r{j}", entry=f"%s{j}", loop=f"%t{j}")
-    code.put(
-        "  %left = sub i64 %wide, %even",
-        "  %none = icmp eq i64 %left, 0",
-        "  br i1 %none, label %done, label %last",
-        "last:",  # less than a vector
-        *masking("%left", code.lanes),
-    )
-    code.load_masked("%wa", "%a", "%even", "%mask")
-    for j in taps:
-        code.load_masked(f"%wb{j}", f"%b{j}", "%even", "%mask")
-        code.fma(f"%u{j}", "%wa", f"%wb{j}", f"%r{j}")
-    code.put("  br label %done", "done:")
-    for j in taps:
-        code.phi(f"%e{j}", rest=f"%r{j}", last=f"%u{j}")
-    for j in taps:
-        code.put(f"  store {code.vector} %e{j}, ptr %s{j}.p, align {code.align}")
+        code.put(f"  store {code.vector} {found[j]}, ptr %s{j}.p, align {code.align}")
     return code.text()
 
 
