@@ -320,6 +320,9 @@ def dense_weights(
     ins = array(i64, K_BLOCK)
     outs = array(i64, K_BLOCK)
     starts = array(i64, width)
+    line = array(i64, width)
+    for j in range(width):
+        line[j] = j
     rows, columns, tasks, places = info[ROWS], info[TAPS], info[TASKS], info[COUNT]
     blocks, span, part = info[BLOCKS], info[SPAN], info[PART]
     sheets = (rows + height - 1) // height
@@ -358,24 +361,10 @@ def dense_weights(
                         for r in range(s0, s1, height):
                             a = left + (r * places + k0 * height)
                             c = result + (r * columns + p * width)
-                            if seen == width and r + height <= rows:
-                                if double:
-                                    micro64(a, b, c, columns, length, adds)
-                                else:
-                                    micro(a, b, c, columns, length, adds)
-                            else:
-                                if double:
-                                    micro64(a, b, spare, width, length, 0)
-                                else:
-                                    micro(a, b, spare, width, length, 0)
-                                for i in range(min(height, rows - r)):
-                                    for j in range(seen):
-                                        if adds:
-                                            c[i * columns + j] = (
-                                                c[i * columns + j] + spare[i * width + j]
-                                            )
-                                        else:
-                                            c[i * columns + j] = spare[i * width + j]
+                            dense_block(
+                                a, b, c, line, spare, min(height, rows - r), seen, seen == width,
+                                columns, length, adds, height, width, double,
+                            )  # fmt: skip
 
 
 @kernel(unswitched=True)
