@@ -8,7 +8,7 @@ stand beside the multiplications, so all addresses are one register and a number
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from weft.native.codegen import jit
 from weft.native.codegen.compiler import FLOATS, SIZES, UNROLLED, UNROLLED_NODES, Assembly
@@ -377,17 +377,22 @@ def _tile(name: str, across: int | str, along: int | str) -> str:
     }
     lines = [made[1].declared()]
     lines += [one.write(f"{name}.{v}", given) for v, one in made.items()]
-    cases = " ".join(f"i64 {v}, label %v{v}" for v in made)
-    lines += [
-        f"define private void @{name}({given}, i64 %vectors) nounwind {{",
-        f"  switch i64 %vectors, label %none [ {cases} ]",
+    return "\n".join([*lines, *choosing(name, given, "vectors", made)])
+
+
+def choosing(name: str, given: str, by: str, cases: Iterable[int]) -> list[str]:
+    """LLVM code that calls one of several functions, which have a number behind their name."""
+    jumps = " ".join(f"i64 {n}, label %n{n}" for n in cases)
+    lines = [
+        f"define private void @{name}({given}, i64 %{by}) nounwind {{",
+        f"  switch i64 %{by}, label %none [ {jumps} ]",
         "none:",
         "  ret void",
     ]
     passed = given.replace("noalias ", "")
-    for v in made:
-        lines += [f"v{v}:", f"  call void @{name}.{v}({passed})", "  ret void"]
-    return "\n".join([*lines, "}"])
+    for n in cases:
+        lines += [f"n{n}:", f"  call void @{name}.{n}({passed})", "  ret void"]
+    return [*lines, "}"]
 
 
 def transposing(names: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -42,9 +42,7 @@ def twist(key: Ptr[i32], other: Ptr[i32], to: Ptr[i32], lo: i64, hi: i64):
     for block in range(lo, hi):
         for i in range(227):
             other[i] = i32(key[i + 397]) ^ mixed(i32(key[i]), i32(key[i + 1]))
-        for i in range(227, 454):
-            other[i] = i32(other[i - 227]) ^ mixed(i32(key[i]), i32(key[i + 1]))
-        for i in range(454, 623):
+        for i in range(227, 623):
             other[i] = i32(other[i - 227]) ^ mixed(i32(key[i]), i32(key[i + 1]))
         other[623] = i32(other[396]) ^ mixed(i32(key[623]), i32(other[0]))
         for i in range(624):
