@@ -227,6 +227,33 @@ def dense_block(
                     line[places[j]] = spare[i * width + j]
 
 
+@inline
+def dense_panels(
+    x: Ptr[T], down: Ptr[i64], across: Ptr[i64], packed: Ptr[T], a: Ptr[T], result: Ptr[T],
+    places: Ptr[i64], starts: Ptr[i64], spare: Ptr[T], length: i64, k_size: i64, count: i64,
+    r0: i64, r1: i64, rows: i64, step: i64, adds: i64, limit: i64, height: i64, width: i64,
+    double: i64,
+):  # fmt: skip
+    """Some rows of a, which is in panels, times ``count`` columns of x, which are packed first."""
+    panels = (count + width - 1) // width
+    for p in range(panels):
+        pack_panel(
+            x, packed + p * length * width, down, length, across + p * width,
+            min(width, count - p * width), starts, width, limit,
+        )  # fmt: skip
+    for s0 in range(r0, r1, STRIP):
+        for p in range(panels):
+            to = places + p * width
+            seen = min(width, count - p * width)
+            whole = seen == width and to[seen - 1] - to[0] == width - 1
+            for r in range(s0, min(r1, s0 + STRIP), height):
+                dense_block(
+                    a + r * k_size, packed + p * length * width, result + r * step, to, spare,
+                    min(height, rows - r), seen, i64(whole), step, length, adds, height, width,
+                    double,
+                )  # fmt: skip
+
+
 @kernel
 def dense(
     x: Ptr[T],
@@ -261,7 +288,6 @@ def dense(
             group = task // (cuts * blocks)
             count = min(span, info[COUNT] - first)
             walk(info, first, count, ins, outs)
-            panels = (count + width - 1) // width
             source = x + group * info[GROUP_IN]
             weights = w + group * sheets * height * k_size
             result = y + group * rows * step
@@ -272,31 +298,11 @@ def dense(
             for k0 in range(0, k_size, K_BLOCK):
                 length = min(K_BLOCK, k_size - k0)
                 adds = 1 if k0 > 0 else biased
-                for p in range(panels):
-                    pack_panel(
-                        source,
-                        packed + p * length * width,
-                        taps + k0,
-                        length,
-                        ins + p * width,
-                        min(width, count - p * width),
-                        starts,
-                        width,
-                        limit - group * info[GROUP_IN],
-                    )
-                for s0 in range(r0, r1, STRIP):
-                    s1 = min(r1, s0 + STRIP)
-                    for p in range(panels):
-                        b = packed + p * length * width
-                        places = outs + p * width
-                        seen = min(width, count - p * width)
-                        whole = seen == width and places[seen - 1] - places[0] == width - 1
-                        for r in range(s0, s1, height):
-                            dense_block(
-                                weights + (r * k_size + k0 * height), b, result + r * step, places,
-                                spare, min(height, rows - r), seen, i64(whole), step, length,
-                                adds, height, width, double,
-                            )  # fmt: skip
+                dense_panels(
+                    source, taps + k0, ins, packed, weights + k0 * height, result, outs, starts,
+                    spare, length, k_size, count, r0, r1, rows, step, adds,
+                    limit - group * info[GROUP_IN], height, width, double,
+                )  # fmt: skip
 
 
 @kernel
@@ -320,8 +326,8 @@ def dense_weights(
     ins = array(i64, K_BLOCK)
     outs = array(i64, K_BLOCK)
     starts = array(i64, width)
-    line = array(i64, width)
-    for j in range(width):
+    line = array(i64, PANELS * width)
+    for j in range(PANELS * width):
         line[j] = j
     rows, columns, tasks, places = info[ROWS], info[TAPS], info[TASKS], info[COUNT]
     blocks, span, part = info[BLOCKS], info[SPAN], info[PART]
@@ -333,38 +339,18 @@ def dense_weights(
             group = task // blocks % info[GROUPS]
             cut = task // (blocks * info[GROUPS])
             count = min(span, columns - first)
-            panels = (count + width - 1) // width
             source = x + group * info[GROUP_IN]
             left = g + group * sheets * height * places
             result = to + ((cut * info[GROUPS] + group) * rows * columns + first)
             for k0 in range(cut * part, min(places, (cut + 1) * part), K_BLOCK):
                 length = min(K_BLOCK, min(places, (cut + 1) * part) - k0)
                 walk(info, k0, length, ins, outs)
-                for p in range(panels):
-                    pack_panel(
-                        source,
-                        packed + p * length * width,
-                        ins,
-                        length,
-                        taps + (first + p * width),
-                        min(width, count - p * width),
-                        starts,
-                        width,
-                        info[READABLE],
-                    )
                 adds = 1 if k0 > cut * part else 0
-                for s0 in range(0, rows, STRIP):
-                    s1 = min(rows, s0 + STRIP)
-                    for p in range(panels):
-                        b = packed + p * length * width
-                        seen = min(width, count - p * width)
-                        for r in range(s0, s1, height):
-                            a = left + (r * places + k0 * height)
-                            c = result + (r * columns + p * width)
-                            dense_block(
-                                a, b, c, line, spare, min(height, rows - r), seen, seen == width,
-                                columns, length, adds, height, width, double,
-                            )  # fmt: skip
+                dense_panels(
+                    source, ins, taps + first, packed, left + k0 * height, result, line, starts,
+                    spare, length, places, count, 0, rows, rows, columns, adds, info[READABLE],
+                    height, width, double,
+                )  # fmt: skip
 
 
 @kernel(unswitched=True)
