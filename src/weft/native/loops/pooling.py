@@ -122,21 +122,15 @@ def max_planes(
 
 
 @inline
-def max_square(p: Ptr[T], q: Ptr[T], y: Ptr[T], where: Ptr[i64], first: i64, w: i64, o: i64):
-    best = p[2 * o]
+def max_square(x: Ptr[T], y: Ptr[T], where: Ptr[i64], first: i64, w: i64, o: i64):
+    best = x[2 * o]
     place = i32(0)
-    v = p[2 * o + 1]
-    better = v > best or v != v
-    best = v if better else best
-    place = i32(1) if better else place
-    v = q[2 * o]
-    better = v > best or v != v
-    best = v if better else best
-    place = i32(w) if better else place
-    v = q[2 * o + 1]
-    better = v > best or v != v
-    best = v if better else best
-    place = i32(w + 1) if better else place
+    for k in range(1, 4):
+        at = k // 2 * w + k % 2
+        v = x[at + 2 * o]
+        better = v > best or v != v
+        best = v if better else best
+        place = i32(at) if better else place
     y[o] = best
     where[o] = i64(place) + (first + 2 * o)
 
@@ -149,12 +143,11 @@ def max_squares(
     """Windows of two by two, side by side: the usual case, ``step`` at a time."""
     for u in range(lo, hi):
         first = u % oh * 2 * w
-        p = x + (u // oh * h * w + first)
-        q = p + w
+        lines = x + (u // oh * h * w + first)
         for b in range(0, ow, step):
             start = min(b, ow - step)  # the last ones may have been done in part
             for j in range(step):
-                max_square(p, q, y + u * ow, where + u * ow, first, w, start + j)
+                max_square(lines, y + u * ow, where + u * ow, first, w, start + j)
 
 
 @kernel
