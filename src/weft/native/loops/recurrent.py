@@ -226,30 +226,20 @@ def add(x: Ptr[T], y: Ptr[T], count: i64):
 
 
 @inline
-def gate_products(
-    x: Ptr[T], weight: Ptr[T], share: Ptr[T], parts: i64, span: i64, u0: i64, u1: i64, apart: i64,
-    step: i64, k_size: i64, width: i64, b0: i64, b1: i64, blocks: i64, batch: i64, n: i64,
-    wide: i64,
-):  # fmt: skip
-    """The products of blocks of rows with the panels of some units, gate beside gate."""
-    for p in range(u0 * parts, u1 * parts):
-        to = share + ((p % parts) * span + (p // parts - u0) * width)
-        rows_by_panel(
-            x, weight + p * width * k_size, to, apart, step, k_size, width, 0, b0, b1, blocks,
-            batch, n, wide,
-        )  # fmt: skip
-
-
-@inline
 def panel_products(
-    a: Ptr[T], panels: Ptr[T], c: Ptr[T], apart: i64, step: i64, k_size: i64, width: i64, more: i64,
-    u0: i64, u1: i64, b0: i64, b1: i64, blocks: i64, batch: i64, n: i64, wide: i64,
+    x: Ptr[T], panels: Ptr[T], to: Ptr[T], parts: i64, span: i64, apart: i64, step: i64,
+    k_size: i64, width: i64, more: i64, u0: i64, u1: i64, b0: i64, b1: i64, blocks: i64, batch: i64,
+    n: i64, wide: i64,
 ):  # fmt: skip
-    """The products of blocks of rows with some panels, side by side from the first of these on."""
-    for u in range(u0, u1):
+    """The products of blocks of rows with the panels of some units, side by side.
+
+    Of units that have several ``parts`` (gates), each part is ``span`` behind the one before.
+    """
+    for p in range(u0 * parts, u1 * parts):
+        place = to + ((p % parts) * span + (p // parts - u0) * width)
         rows_by_panel(
-            a, panels + u * width * k_size, c + (u - u0) * width, apart, step, k_size, width, more,
-            b0, b1, blocks, batch, n, wide,
+            x, panels + p * width * k_size, place, apart, step, k_size, width, more, b0, b1, blocks,
+            batch, n, wide,
         )  # fmt: skip
 
 
@@ -260,8 +250,8 @@ def projected(
 ):  # fmt: skip
     """Hidden states multiplied by some panels of the projection, also as results."""
     panel_products(
-        whole, project, new + u0 * width, size, apart, size, width, 0, u0, u1, b0, b1, blocks,
-        batch, n, wide,
+        whole, project, new + u0 * width, 1, 0, size, apart, size, width, 0, u0, u1, b0, b1,
+        blocks, batch, n, wide,
     )  # fmt: skip
     j0 = u0 * width
     count = min(u1 * width, out) - j0
@@ -298,14 +288,14 @@ def forward_steps(
             span = (u1 - u0) * width
             step = parts * span + width  # not a power of two
             share = shares + task * share_size
-            gate_products(
-                old, weight, share, parts, span, u0, u1, apart, step, out, width, b0, b1,
+            panel_products(
+                old, weight, share, parts, span, apart, step, out, width, 0, u0, u1, b0, b1,
                 blocks, batch, n, wide,
             )  # fmt: skip
             if joint:
-                gate_products(
-                    data + begin * features, weight_in, share + share_size // 2, parts, span, u0,
-                    u1, features, step, features, width, b0, b1, blocks, batch, n, wide,
+                panel_products(
+                    data + begin * features, weight_in, share + share_size // 2, parts, span,
+                    features, step, features, width, 0, u0, u1, b0, b1, blocks, batch, n, wide,
                 )  # fmt: skip
             for r in range(b0 * batch // blocks, min(b1 * batch // blocks, n)):
                 row = (begin + r) * size + j0
@@ -400,8 +390,8 @@ def backward_steps(
             share = shares + task * share_size
             if projects:
                 panel_products(
-                    given + begin * out, project, share, out, span, out, width, 0, u0, u1, b0, b1,
-                    blocks, batch, n, wide,
+                    given + begin * out, project, share, 1, 0, out, span, out, width, 0, u0, u1, b0,
+                    b1, blocks, batch, n, wide,
                 )  # fmt: skip
             for b in range(b0, b1):
                 total = sums + (b * (4 if kind == GRU else parts) * size + j0)
@@ -439,6 +429,6 @@ def backward_steps(
                 u1 = (task % unit_parts + 1) * out_panels // unit_parts
                 left = at(T, drecurrent + begin * apart * bytes)
                 panel_products(
-                    left, weight, dh + u0 * width, apart, step, k_size, width,
+                    left, weight, dh + u0 * width, 1, 0, apart, step, k_size, width,
                     1 if kind == GRU else 0, u0, u1, b0, b1, blocks, batch, n, wide,
                 )  # fmt: skip
