@@ -14,7 +14,8 @@ thread does. What the language has:
 * ``for`` over ``range``, ``while``, ``if``, assignments, ``x[i]`` on pointers;
 * arithmetic, comparisons, ``and``/``or``/``not``, ``a if c else b`` (all sides are evaluated);
 * the functions of ``INTRINSICS``, other functions marked ``@inline``, ``array(T, n)`` for a few
-  values on the stack, ``at(T, address)`` for an array whose address is a number;
+  values on the stack, ``at(T, address)`` for an array whose address is a number,
+  ``horner(x, ...)`` for a polynomial by its coefficients, highest first, with an fma for each;
 * integers are i64 (``//`` and ``%`` want operands that are not negative); float literals take the
   type of what they meet.
 
@@ -115,7 +116,7 @@ class Ptr:
 i64 = i32 = f32 = f64 = T = U = Any
 sqrt: Any = None
 floor = ceil = trunc = rint = fma = maximum = minimum = copysign = sqrt
-bits = from_bits = bits_wide = from_bits_wide = array = at = sqrt
+bits = from_bits = bits_wide = from_bits_wide = array = at = horner = sqrt
 
 
 def constant(value: float, kind: str) -> str:
@@ -737,6 +738,11 @@ class Body:
             found = self.expression(node.args[0])
             self.flags = before
             return found
+        if name == "horner":
+            x, total, *coefficients = node.args
+            for coefficient in coefficients:
+                total = ast.Call(ast.Name("fma"), [total, x, coefficient], [])
+            return self.expression(total)
         if name == "bits":  # the bits of a float32 as an integer
             text = self.convert(self.expression(node.args[0]), "f32")
             return self.put(f"bitcast float {text} to i32"), "i32"

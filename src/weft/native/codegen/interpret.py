@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import copy
 import ctypes
+import functools
 import inspect
 import linecache
 import math
@@ -124,11 +125,16 @@ def _same_kind(function: Callable) -> Callable:
     return lambda *values: np.result_type(*values).type(function(*values))
 
 
+def _horner(x: Any, *coefficients: Any) -> Any:
+    return functools.reduce(lambda total, c: INTRINSICS["fma"](total, x, c), coefficients)
+
+
 INTRINSICS: dict[str, Callable] = {
     **{n: _same_kind(getattr(np, n)) for n in ("sqrt", "floor", "ceil", "trunc", "rint")},
     **{n: _same_kind(getattr(np, n)) for n in ("maximum", "minimum", "copysign")},
     "abs": abs,
     "fma": _same_kind(multiply_add),
+    "horner": _horner,
     "bits": lambda x: int(np.float32(x).view(np.int32)),
     "from_bits": lambda x: np.int32(ctypes.c_int32(int(x)).value).view(np.float32),
     "bits_wide": lambda x: int(np.float64(x).view(np.int64)),

@@ -8,7 +8,7 @@ stand beside the multiplications, so all addresses are one register and a number
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from weft.native.codegen import jit
 from weft.native.codegen.compiler import FLOATS, SIZES, UNROLLED, UNROLLED_NODES, Assembly
@@ -39,7 +39,136 @@ def tile() -> tuple[int, int, int]:
     return (lanes, 8, 3 * lanes) if rows == 12 else (lanes, rows, columns)
 
 
-class Block:
+class VectorCode:
+    """Writes a function of LLVM code on whole vectors.
+
+    A value that is loaded as ``%x`` comes from the address ``%x.p``.
+    """
+
+    def __init__(self, kind: str = "f32") -> None:
+        self.lanes = block(kind)[0]
+        self.scalar, self.align = FLOATS[kind], SIZES[kind]
+        self.vector, self.mask = f"<{self.lanes} x {self.scalar}>", f"<{self.lanes} x i1>"
+        self.fused = f"@llvm.fmuladd.v{self.lanes}{kind}"
+        self.masked = f"@llvm.masked.load.v{self.lanes}{kind}.p0"
+        self.lines: list[str] = []
+
+    def put(self, *lines: str) -> None:
+        self.lines += lines
+
+    def begin(self, name: str, given: str, *declared: str) -> None:
+        """The head of a function that multiplies and adds."""
+        self.put(
+            UNROLLED_NODES,
+            f"declare {self.vector} {self.fused}({', '.join([self.vector] * 3)})",
+            f"declare {self.vector} {self.masked}(ptr, i32, {self.mask}, {self.vector})",
+            *declared,
+            f"define private void @{name}({given}) noinline nounwind {{",
+            "entry:",
+        )
+
+    def text(self) -> str:
+        """All that is written, and the end of the function."""
+        return "\n".join([*self.lines, "  ret void", "}"])
+
+    def move(self, to: str, base: str, by: int | str, kind: str | None = None) -> None:
+        self.put(f"  {to} = getelementptr {kind or self.scalar}, ptr {base}, i64 {by}")
+
+    def load(self, to: str, base: str, by: int | str) -> None:
+        """A vector from so many elements behind an address."""
+        self.move(f"{to}.p", base, by)
+        self.put(f"  {to} = load {self.vector}, ptr {to}.p, align {self.align}")
+
+    def load_masked(self, to: str, base: str, by: int | str, mask: str) -> None:
+        """The same, with zeros for elements that a mask leaves out."""
+        self.move(f"{to}.p", base, by)
+        given = f"i32 {self.align}, {self.mask} {mask}, {self.vector} zeroinitializer"
+        self.put(f"  {to} = call {self.vector} {self.masked}(ptr {to}.p, {given})")
+
+    def load_number(self, to: str, base: str, by: int | str) -> None:
+        """An i64 of a table."""
+        self.move(f"{to}.p", base, by, "i64")
+        self.put(f"  {to} = load i64, ptr {to}.p, align 8")
+
+    def store(self, value: str, base: str, by: int | str) -> None:
+        self.move(f"{value}.to", base, by)
+        self.put(f"  store {self.vector} {value}, ptr {value}.to, align {self.align}")
+
+    def splat(self, to: str, value: str, kind: str | None = None) -> None:
+        """A vector of one value."""
+        kind = kind or self.scalar
+        vector, nought = f"<{self.lanes} x {kind}>", f"<{self.lanes} x i32> zeroinitializer"
+        self.put(
+            f"  {to}.i = insertelement {vector} poison, {kind} {value}, i64 0",
+            f"  {to} = shufflevector {vector} {to}.i, {vector} poison, {nought}",
+        )
+
+    def load_splat(self, to: str, base: str, by: int | str) -> None:
+        """A vector of one element."""
+        self.move(f"{to}.p", base, by)
+        self.put(f"  {to}.s = load {self.scalar}, ptr {to}.p, align {self.align}")
+        self.splat(to, f"{to}.s")
+
+    def fma(self, to: str, a: str, b: str, c: str) -> None:
+        given = f"{self.vector} {a}, {self.vector} {b}, {self.vector} {c}"
+        self.put(f"  {to} = call {self.vector} {self.fused}({given})")
+
+    def phi(self, to: str, kind: str = "", **incoming: str) -> None:
+        """One of several values, by the block that control comes from."""
+        pairs = ", ".join(f"[ {value}, %{label} ]" for label, value in incoming.items())
+        self.put(f"  {to} = phi {kind or self.vector} {pairs}")
+
+    def repeat(self, loop: str, by: int, end: str, after: str, how: str = UNROLLED) -> None:
+        """The end of a loop whose counter is ``.i``, which goes on up to ``end``."""
+        self.put(
+            f"  %{loop}.n = add i64 %{loop}.i, {by}",
+            f"  %{loop}.again = icmp slt i64 %{loop}.n, {end}",
+            f"  br i1 %{loop}.again, label %{loop}, label %{after}{how}",
+        )
+
+    def products(
+        self, line: str, others: Sequence[str], firsts: Sequence[str], count: str
+    ) -> list[str]:
+        """The products of a line with others, in lanes, added to first values: the names of these.
+
+        The code is that from the block ``entry`` on, up to the beginning of the block ``done``.
+        """
+        every = range(len(others))
+        self.put(
+            f"  %even = and i64 {count}, {-self.lanes}",
+            "  %some = icmp sgt i64 %even, 0",
+            "  br i1 %some, label %loop, label %rest",
+            "loop:",  # whole vectors
+        )
+        self.phi("%loop.i", "i64", entry="0", loop="%loop.n")
+        for j in every:
+            self.phi(f"%l{j}", entry=firsts[j], loop=f"%t{j}")
+        self.load("%here", line, "%loop.i")
+        for j in every:
+            self.load(f"%here{j}", others[j], "%loop.i")
+            self.fma(f"%t{j}", "%here", f"%here{j}", f"%l{j}")
+        self.repeat("loop", self.lanes, "%even", "rest", how="")
+        self.put("rest:")
+        for j in every:
+            self.phi(f"%r{j}", entry=firsts[j], loop=f"%t{j}")
+        self.put(
+            f"  %left = sub i64 {count}, %even",
+            "  %none = icmp eq i64 %left, 0",
+            "  br i1 %none, label %done, label %last",
+            "last:",  # less than a vector
+            *masking("%left", self.lanes),
+        )
+        self.load_masked("%end", line, "%even", "%mask")
+        for j in every:
+            self.load_masked(f"%end{j}", others[j], "%even", "%mask")
+            self.fma(f"%u{j}", "%end", f"%end{j}", f"%r{j}")
+        self.put("  br label %done", "done:")
+        for j in every:
+            self.phi(f"%e{j}", rest=f"%r{j}", last=f"%u{j}")
+        return [f"%e{j}" for j in every]
+
+
+class Block(VectorCode):
     """Writes a function that computes a block of ``a @ b``, where b is a panel.
 
     Rows of a are ``across`` elements apart and its columns ``along``: numbers, or arguments of the
@@ -57,17 +186,14 @@ class Block:
         columns: int | None = None,
         vectors: int = 2,
     ) -> None:
-        self.lanes, most, both = block(kind)
+        super().__init__(kind)
+        _, most, both = block(kind)
         self.rows = most if rows is None else rows
         self.columns, self.vectors = columns or both, vectors
-        self.scalar, self.align = FLOATS[kind], SIZES[kind]
-        self.vector = f"<{self.lanes} x {self.scalar}>"
-        self.fused = f"@llvm.fmuladd.v{self.lanes}{kind}"
         self.across, self.along, self.unroll = across, along, unroll
         self.cells = [(r, h) for r in range(self.rows) for h in range(vectors)]
         # Rows any distance apart are reached from every third: addresses can double an index.
         self.bases = range(0, self.rows, 3) if isinstance(across, str) else range(1)
-        self.lines: list[str] = []
 
     def declared(self) -> str:
         """What the function calls."""
@@ -91,12 +217,6 @@ class Block:
     def onto_itself(self, name: str, given: str) -> str:
         """The whole function, where what is added to is the result."""
         return self.write(name, given).replace("ptr %o,", "ptr %c,").replace("%under", "%step")
-
-    def put(self, *lines: str) -> None:
-        self.lines += lines
-
-    def move(self, to: str, base: str, by: int | str) -> None:
-        self.put(f"  {to} = getelementptr {self.scalar}, ptr {base}, i64 {by}")
 
     def hide(self, to: str, kind: str, value: str) -> None:
         """A value that nobody can derive from another one, which would cost an addition."""
@@ -161,24 +281,17 @@ class Block:
         self, loop: str, u: int, state: dict[tuple[int, int], str]
     ) -> dict[tuple[int, int], str]:
         """One column of a times one row of b, added to the sums."""
-        vector, nought = self.vector, f"<{self.lanes} x i32> zeroinitializer"
         for h in range(self.vectors):
-            right = f"%{loop}.b{u}.{h}"
-            self.move(f"{right}.p", f"%{loop}.b", u * self.columns + h * self.lanes)
-            self.put(f"  {right} = load {vector}, ptr {right}.p, align {self.align}")
+            self.load(f"%{loop}.b{u}.{h}", f"%{loop}.b", u * self.columns + h * self.lanes)
         after = {}
         for r in range(self.rows):
             x = f"%{loop}.x{u}.{r}"
             self.element(x, loop, r, u)
-            self.put(
-                f"  {x} = load {self.scalar}, ptr {x}.p, align {self.align}",
-                f"  {x}.i = insertelement {vector} poison, {self.scalar} {x}, i64 0",
-                f"  {x}.v = shufflevector {vector} {x}.i, {vector} poison, {nought}",
-            )
+            self.put(f"  {x} = load {self.scalar}, ptr {x}.p, align {self.align}")
+            self.splat(f"{x}.v", x)
             for h in range(self.vectors):
                 after[r, h] = f"%{loop}.t{u}.{r}.{h}"
-                given = f"{vector} {x}.v, {vector} %{loop}.b{u}.{h}, {vector} {state[r, h]}"
-                self.put(f"  {after[r, h]} = call {vector} {self.fused}({given})")
+                self.fma(after[r, h], f"{x}.v", f"%{loop}.b{u}.{h}", state[r, h])
         return after
 
     def element(self, x: str, loop: str, r: int, u: int) -> None:
@@ -264,17 +377,22 @@ def _tile(name: str, across: int | str, along: int | str) -> str:
     }
     lines = [made[1].declared()]
     lines += [one.write(f"{name}.{v}", given) for v, one in made.items()]
-    cases = " ".join(f"i64 {v}, label %v{v}" for v in made)
-    lines += [
-        f"define private void @{name}({given}, i64 %vectors) nounwind {{",
-        f"  switch i64 %vectors, label %none [ {cases} ]",
+    return "\n".join([*lines, *choosing(name, given, "vectors", made)])
+
+
+def choosing(name: str, given: str, by: str, cases: Iterable[int]) -> list[str]:
+    """LLVM code that calls one of several functions, which have a number behind their name."""
+    jumps = " ".join(f"i64 {n}, label %n{n}" for n in cases)
+    lines = [
+        f"define private void @{name}({given}, i64 %{by}) nounwind {{",
+        f"  switch i64 %{by}, label %none [ {jumps} ]",
         "none:",
         "  ret void",
     ]
     passed = given.replace("noalias ", "")
-    for v in made:
-        lines += [f"v{v}:", f"  call void @{name}.{v}({passed})", "  ret void"]
-    return "\n".join([*lines, "}"])
+    for n in cases:
+        lines += [f"n{n}:", f"  call void @{name}.{n}({passed})", "  ret void"]
+    return [*lines, "}"]
 
 
 def transposing(names: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -18,7 +18,6 @@ from weft.native import threads
 from weft.native.codegen import jit
 from weft.native.codegen.compiler import (
     UNROLLED,
-    UNROLLED_NODES,
     Assembly,
     KernelFunction,
     Ptr,
@@ -29,7 +28,7 @@ from weft.native.codegen.compiler import (
     maximum,
 )
 from weft.native.codegen.jit import kernel
-from weft.native.gemm.blocks import block, masking, transposing
+from weft.native.gemm.blocks import VectorCode, block, masking, transposing
 from weft.native.memory import buffers
 
 Array = np.ndarray
@@ -42,7 +41,7 @@ CHAINS = 8  # sums at a time that keep the multipliers busy
 MASKED = ("+avx2", "+avx512f")  # instruction sets that read and write through masks
 
 
-class _Outer:
+class _Outer(VectorCode):
     """Writes a function that computes rows of ``a @ b``, one or two vectors wide.
 
     Element (r, k) of a is ``r * apart + k * along`` from its first one; row k of b is ``k * down``
@@ -51,18 +50,14 @@ class _Outer:
     """
 
     def __init__(self, rows: int, vectors: int, masked: bool) -> None:
-        self.lanes = block()[0]
-        self.rows, self.vectors, self.masked = rows, vectors, masked
+        super().__init__()
+        self.rows, self.vectors, self.partial = rows, vectors, masked
         self.ways = max(1, CHAINS // (rows * vectors))
-        self.vector, self.mask = f"<{self.lanes} x float>", f"<{self.lanes} x i1>"
-        self.fused = f"@llvm.fmuladd.v{self.lanes}f32"
         self.maximum = f"@llvm.maximum.v{self.lanes}f32"  # a NaN stays one
-        self.load = f"@llvm.masked.load.v{self.lanes}f32.p0"
-        self.store = f"@llvm.masked.store.v{self.lanes}f32.p0"
+        self.stored = f"@llvm.masked.store.v{self.lanes}f32.p0"
         # Rows any distance apart are reached from every third: addresses can double an index.
         self.bases = range(0, rows, 3)
         self.cells = [(r, h) for r in range(rows) for h in range(vectors)]
-        self.lines: list[str] = []
 
     def write(self, name: str) -> str:
         """The whole function, with what it calls."""
@@ -72,14 +67,11 @@ class _Outer:
             "ptr noalias %c, i64 %step, i64 %k_size, ptr noalias %bias, i64 %biased, "
             "i64 %rectified, i64 %last"
         )
-        self.put(
-            UNROLLED_NODES,
-            f"declare {vector} {self.fused}({vector}, {vector}, {vector})",
+        self.begin(
+            name,
+            given,
             f"declare {vector} {self.maximum}({vector}, {vector})",
-            f"declare {vector} {self.load}(ptr, i32, {mask}, {vector})",
-            f"declare void {self.store}({vector}, ptr, i32, {mask})",
-            f"define private void @{name}({given}) noinline nounwind {{",
-            "entry:",
+            f"declare void {self.stored}({vector}, ptr, i32, {mask})",
         )
         self.start()
         self.loop("many", self.ways, "entry", "middle", "%whole", "0")
@@ -94,12 +86,6 @@ class _Outer:
             self.put("  br label %done")  # nothing is left
         self.finish()
         return "\n".join([*self.lines, "}"])
-
-    def put(self, *lines: str) -> None:
-        self.lines += lines
-
-    def move(self, to: str, base: str, by: int | str) -> None:
-        self.put(f"  {to} = getelementptr float, ptr {base}, i64 {by}")
 
     def pointers(self) -> list[str]:
         return [*(f"a{g}" for g in self.bases), *(f"b{h}" for h in range(self.vectors))]
@@ -116,58 +102,44 @@ class _Outer:
             self.put(f'  %first.a{g} = call ptr asm "", "=r,0"(ptr %first.a{g}.p)')
         for h in range(self.vectors):
             self.move(f"%first.b{h}", "%b", "%over" if h else 0)
-        lanes, every = self.lanes, ", ".join(f"i32 {i}" for i in range(self.lanes))
-        kind = f"<{lanes} x i32>"
         self.put(
-            "  %few = trunc i64 %last to i32",
-            f"  %few.i = insertelement {kind} poison, i32 %few, i64 0",
-            f"  %few.v = shufflevector {kind} %few.i, {kind} poison, {kind} zeroinitializer",
-            f"  %mask = icmp slt {kind} <{every}>, %few.v",
+            *masking("%last", self.lanes),
             f"  %rest = srem i64 %k_size, {self.ways}",
             "  %whole = sub i64 %k_size, %rest",
             "  %long = icmp sgt i64 %whole, 0",
             "  br i1 %long, label %many, label %middle",
         )
 
-    def read(self, to: str, at: str, h: int) -> None:
+    def read(self, to: str, base: str, h: int, by: int = 0) -> None:
         """Load a vector of a row of b or of the bias."""
-        if self.masked and h == self.vectors - 1:
-            given = f"ptr {at}, i32 4, {self.mask} %mask, {self.vector} zeroinitializer"
-            self.put(f"  {to} = call {self.vector} {self.load}({given})")
+        if self.partial and h == self.vectors - 1:
+            self.load_masked(to, base, by, "%mask")
         else:
-            self.put(f"  {to} = load {self.vector}, ptr {at}, align 4")
+            self.load(to, base, by)
 
     def loop(self, loop: str, ways: int, before: str, after: str, end: str, begin: str) -> None:
         """A loop over the inner dimension, ``ways`` at a time."""
-        self.put(
-            f"{loop}:", f"  %{loop}.k = phi i64 [ {begin}, %{before} ], [ %{loop}.n, %{loop} ]"
-        )
+        self.put(f"{loop}:")
+        self.phi(f"%{loop}.i", "i64", **{before: begin, loop: f"%{loop}.n"})
         origin = "first" if before == "entry" else "mid"
         for name in self.pointers():
             here = f"%{loop}.{name}"
-            self.put(f"  {here} = phi ptr [ %{origin}.{name}, %{before} ], [ {here}.n, %{loop} ]")
+            self.phi(here, "ptr", **{before: f"%{origin}.{name}", loop: f"{here}.n"})
         for u in range(ways):
             for r, h in self.cells:
                 first = "zeroinitializer" if before == "entry" else f"%mid.s{r}.{h}"
-                last = f"%{loop}.t{u}.{r}.{h}"
-                incoming = f"[ {first}, %{before} ], [ {last}, %{loop} ]"
-                self.put(f"  %{loop}.s{u}.{r}.{h} = phi {self.vector} {incoming}")
+                end_of_loop = f"%{loop}.t{u}.{r}.{h}"
+                self.phi(f"%{loop}.s{u}.{r}.{h}", **{before: first, loop: end_of_loop})
         for u in range(ways):
             self.multiply(loop, u)
         for name in self.pointers():
             by = "%along" if name[0] == "a" else "%down"
             last = f"%{loop}.{name}" if ways == 1 else f"%{loop}.{name}.{ways - 1}"
             self.move(f"%{loop}.{name}.n", last, by)
-        self.put(
-            f"  %{loop}.n = add i64 %{loop}.k, {ways}",
-            f"  %{loop}.again = icmp slt i64 %{loop}.n, {end}",
-            f"  br i1 %{loop}.again, label %{loop}, label %{after}"
-            + (UNROLLED if loop == "each" else ""),
-        )
+        self.repeat(loop, ways, end, after, UNROLLED if loop == "each" else "")
 
     def multiply(self, loop: str, u: int) -> None:
         """One column of a times one row of b, added to the sums."""
-        vector, nought = self.vector, f"<{self.lanes} x i32> zeroinitializer"
         at = {name: f"%{loop}.{name}" for name in self.pointers()}
         if u:
             for name, here in at.items():
@@ -179,29 +151,23 @@ class _Outer:
         for r in range(self.rows):
             x, base = f"%{loop}.x{u}.{r}", at[f"a{r - r % 3}"]
             if r % 3:
-                self.move(f"{x}.p", base, f"%r{r % 3}")
-                base = f"{x}.p"
-            self.put(
-                f"  {x} = load float, ptr {base}, align 4",
-                f"  {x}.i = insertelement {vector} poison, float {x}, i64 0",
-                f"  {x}.v = shufflevector {vector} {x}.i, {vector} poison, {nought}",
-            )
+                self.move(f"{x}.r", base, f"%r{r % 3}")
+                base = f"{x}.r"
+            self.load_splat(x, base, 0)
             for h in range(self.vectors):
-                sums = f"{vector} %{loop}.s{u}.{r}.{h}"
-                given = f"{vector} {x}.v, {vector} %{loop}.y{u}.{h}, {sums}"
-                self.put(f"  %{loop}.t{u}.{r}.{h} = call {vector} {self.fused}({given})")
+                sums = f"%{loop}.s{u}.{r}.{h}"
+                self.fma(f"%{loop}.t{u}.{r}.{h}", x, f"%{loop}.y{u}.{h}", sums)
 
     def join(self, name: str, loop: str, ways: int, before: str) -> None:
         """Where the first loop has ended, or was left out: all its sums as one."""
-        self.put("middle:", f"  %{name}.k = phi i64 [ 0, %{before} ], [ %whole, %{loop} ]")
+        self.put("middle:")
+        self.phi(f"%{name}.k", "i64", **{before: "0", loop: "%whole"})
         for at in self.pointers():
-            incoming = f"[ %first.{at}, %{before} ], [ %{loop}.{at}.n, %{loop} ]"
-            self.put(f"  %{name}.{at} = phi ptr {incoming}")
+            self.phi(f"%{name}.{at}", "ptr", **{before: f"%first.{at}", loop: f"%{loop}.{at}.n"})
         for u in range(ways):
             for r, h in self.cells:
-                incoming = f"[ zeroinitializer, %{before} ], [ %{loop}.t{u}.{r}.{h}, %{loop} ]"
                 to = f"%{name}.s{r}.{h}" if ways == 1 else f"%{name}.p{u}.{r}.{h}"
-                self.put(f"  {to} = phi {self.vector} {incoming}")
+                self.phi(to, **{before: "zeroinitializer", loop: f"%{loop}.t{u}.{r}.{h}"})
         for r, h in self.cells if ways > 1 else ():
             total = f"%{name}.p0.{r}.{h}"
             for u in range(1, ways):
@@ -213,22 +179,18 @@ class _Outer:
         """Add the bias, rectify the sums, and write the block."""
         self.put("done:")
         for r, h in self.cells:
-            incoming = f"[ %mid.s{r}.{h}, %middle ]"
-            if self.ways > 1:
-                incoming += f", [ %each.t0.{r}.{h}, %each ]"
-            self.put(f"  %t{r}.{h} = phi {self.vector} {incoming}")
+            rest = {"each": f"%each.t0.{r}.{h}"} if self.ways > 1 else {}
+            self.phi(f"%t{r}.{h}", middle=f"%mid.s{r}.{h}", **rest)
         self.put(
             "  %adds = icmp ne i64 %biased, 0", "  br i1 %adds, label %add, label %sum", "add:"
         )
         for h in range(self.vectors):
-            self.move(f"%bias{h}.p", "%bias", h * self.lanes)
-            self.read(f"%bias{h}", f"%bias{h}.p", h)
+            self.read(f"%bias{h}", "%bias", h, h * self.lanes)
         for r, h in self.cells:
             self.put(f"  %u{r}.{h} = fadd {self.vector} %t{r}.{h}, %bias{h}")
         self.put("  br label %sum", "sum:")
         for r, h in self.cells:
-            incoming = f"[ %t{r}.{h}, %done ], [ %u{r}.{h}, %add ]"
-            self.put(f"  %v{r}.{h} = phi {self.vector} {incoming}")
+            self.phi(f"%v{r}.{h}", done=f"%t{r}.{h}", add=f"%u{r}.{h}")
         self.put(
             "  %cuts = icmp ne i64 %rectified, 0", "  br i1 %cuts, label %cut, label %set", "cut:"
         )
@@ -237,17 +199,16 @@ class _Outer:
             self.put(f"  %x{r}.{h} = call {self.vector} {self.maximum}({given})")
         self.put("  br label %set", "set:")
         for r, h in self.cells:
-            incoming = f"[ %v{r}.{h}, %sum ], [ %x{r}.{h}, %cut ]"
-            self.put(f"  %w{r}.{h} = phi {self.vector} {incoming}")
+            self.phi(f"%w{r}.{h}", sum=f"%v{r}.{h}", cut=f"%x{r}.{h}")
         for r, h in self.cells:
             at, value = f"%to{r}.{h}", f"{self.vector} %w{r}.{h}"
             self.put(
                 f"  {at}.i = mul i64 %step, {r}", f"  {at}.j = add i64 {at}.i, {h * self.lanes}"
             )
             self.move(at, "%c", f"{at}.j")
-            if self.masked and h == self.vectors - 1:
+            if self.partial and h == self.vectors - 1:
                 given = f"{value}, ptr {at}, i32 4, {self.mask} %mask"
-                self.put(f"  call void {self.store}({given})")
+                self.put(f"  call void {self.stored}({given})")
             else:
                 self.put(f"  store {value}, ptr {at}, align 4")
         self.put("  ret void")
@@ -337,113 +298,38 @@ def _square(name: str) -> str:
     """A square of columns as rows; what is beyond ``count`` columns repeats the last of them, what
     is beyond ``last`` elements is zero.
     """
-    lanes = block()[0]
-    vector, mask = f"<{lanes} x float>", f"<{lanes} x i1>"
-    load = f"@llvm.masked.load.v{lanes}f32.p0"
+    code = VectorCode()
     given = "ptr noalias %x, i64 %step, ptr noalias %to, i64 %count, i64 %last"
-    lines = [
-        f"declare {vector} {load}(ptr, i32, {mask}, {vector})",
-        "declare i64 @llvm.smin.i64(i64, i64)",
-        f"define private void @{name}({given}) noinline nounwind {{",
-        *masking("%last", lanes),
-        "  %end = sub i64 %count, 1",
-    ]
-    for r in range(lanes):
-        lines += [
+    code.begin(name, given, "declare i64 @llvm.smin.i64(i64, i64)")
+    code.put(*masking("%last", code.lanes), "  %end = sub i64 %count, 1")
+    for r in range(code.lanes):
+        code.put(
             f"  %m{r} = call i64 @llvm.smin.i64(i64 %end, i64 {r})",
             f"  %i{r} = mul i64 %step, %m{r}",
-            f"  %p{r} = getelementptr float, ptr %x, i64 %i{r}",
-            (
-                f"  %v0.{r} = call {vector} {load}(ptr %p{r}, i32 4, {mask} %mask, "
-                f"{vector} zeroinitializer)"
-            ),
-        ]
-    exchanges, names = transposing([f"%v0.{r}" for r in range(lanes)])
-    lines += exchanges
-    for r in range(lanes):
-        lines += [
-            f"  %q{r} = getelementptr float, ptr %to, i64 {r * lanes}",
-            f"  store {vector} {names[r]}, ptr %q{r}, align 4",
-        ]
-    return "\n".join([*lines, "  ret void", "}"])
+        )
+        code.load_masked(f"%v0.{r}", "%x", f"%i{r}", "%mask")
+    exchanges, names = transposing([f"%v0.{r}" for r in range(code.lanes)])
+    code.put(*exchanges)
+    for r in range(code.lanes):
+        code.store(names[r], "%to", r * code.lanes)
+    return code.text()
 
 
 def _dots(name: str, rows: int) -> str:
     """The products of rows of a matrix with one other row, each summed up."""
-    lanes = block()[0]
-    vector, mask = f"<{lanes} x float>", f"<{lanes} x i1>"
-    fused, load = f"@llvm.fmuladd.v{lanes}f32", f"@llvm.masked.load.v{lanes}f32.p0"
-    total = f"@llvm.vector.reduce.fadd.v{lanes}f32"
+    code = VectorCode()
+    total = f"@llvm.vector.reduce.fadd.v{code.lanes}f32"
     given = "ptr noalias %a, i64 %apart, ptr noalias %b, ptr noalias %sums, i64 %k_size"
-    lines = [
-        f"declare {vector} {fused}({vector}, {vector}, {vector})",
-        f"declare {vector} {load}(ptr, i32, {mask}, {vector})",
-        f"declare float {total}(float, {vector})",
-        f"define private void @{name}({given}) noinline nounwind {{",
-        "entry:",
-    ]
+    code.begin(name, given, f"declare float {total}(float, {code.vector})")
     for r in range(rows):
-        lines += [
-            f"  %i{r} = mul i64 %apart, {r}",
-            f"  %a{r} = getelementptr float, ptr %a, i64 %i{r}",
-        ]
-    lines += [
-        f"  %rest = srem i64 %k_size, {lanes}",
-        "  %whole = sub i64 %k_size, %rest",
-        "  %long = icmp sgt i64 %whole, 0",
-        "  br i1 %long, label %loop, label %middle",
-        "loop:",
-        "  %k = phi i64 [ 0, %entry ], [ %k1, %loop ]",
-        *(
-            f"  %s{r} = phi {vector} [ zeroinitializer, %entry ], [ %t{r}, %loop ]"
-            for r in range(rows)
-        ),
-        "  %pb = getelementptr float, ptr %b, i64 %k",
-        f"  %y = load {vector}, ptr %pb, align 4",
-    ]
-    for r in range(rows):
-        lines += [
-            f"  %p{r} = getelementptr float, ptr %a{r}, i64 %k",
-            f"  %x{r} = load {vector}, ptr %p{r}, align 4",
-            f"  %t{r} = call {vector} {fused}({vector} %x{r}, {vector} %y, {vector} %s{r})",
-        ]
-    lines += [
-        f"  %k1 = add i64 %k, {lanes}",
-        "  %again = icmp slt i64 %k1, %whole",
-        "  br i1 %again, label %loop, label %middle",
-        "middle:",
-        *(
-            f"  %m{r} = phi {vector} [ zeroinitializer, %entry ], [ %t{r}, %loop ]"
-            for r in range(rows)
-        ),
-        "  %some = icmp sgt i64 %rest, 0",
-        "  br i1 %some, label %end, label %done",
-        "end:",
-        *masking("%rest", lanes),
-        "  %qb = getelementptr float, ptr %b, i64 %whole",
-        (f"  %z = call {vector} {load}(ptr %qb, i32 4, {mask} %mask, {vector} zeroinitializer)"),
-    ]
-    for r in range(rows):
-        lines += [
-            f"  %q{r} = getelementptr float, ptr %a{r}, i64 %whole",
-            (
-                f"  %w{r} = call {vector} {load}(ptr %q{r}, i32 4, {mask} %mask, "
-                f"{vector} zeroinitializer)"
-            ),
-            f"  %u{r} = call {vector} {fused}({vector} %w{r}, {vector} %z, {vector} %m{r})",
-        ]
-    lines += [
-        "  br label %done",
-        "done:",
-        *(f"  %e{r} = phi {vector} [ %m{r}, %middle ], [ %u{r}, %end ]" for r in range(rows)),
-    ]
-    for r in range(rows):
-        lines += [
-            f"  %f{r} = call reassoc float {total}(float 0.0, {vector} %e{r})",
-            f"  %to{r} = getelementptr float, ptr %sums, i64 {r}",
-            f"  store float %f{r}, ptr %to{r}, align 4",
-        ]
-    return "\n".join([*lines, "  ret void", "}"])
+        code.put(f"  %i{r} = mul i64 %apart, {r}")
+        code.move(f"%a{r}", "%a", f"%i{r}")
+    lines, noughts = [f"%a{r}" for r in range(rows)], ["zeroinitializer"] * rows
+    for r, found in enumerate(code.products("%b", lines, noughts, "%k_size")):
+        code.put(f"  %f{r} = call reassoc float {total}(float 0.0, {code.vector} {found})")
+        code.move(f"%to{r}", "%sums", r)
+        code.put(f"  store float %f{r}, ptr %to{r}, align 4")
+    return code.text()
 
 
 def by_dots(

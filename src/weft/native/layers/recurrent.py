@@ -6,6 +6,7 @@ few rows in all that copying it would not pay, each step is a product and a loop
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -87,29 +88,58 @@ def _sum() -> Loop:
 # --- cells -----------------------------------------------------------------------------
 
 
-def _forward(loop: Kernel, gates: int) -> Callable[..., None]:
-    """A loop as a cell; its gates, which it changes in place, come as one array for each."""
-
-    def run(first: Array, *others: Array) -> None:
-        rows, size = others[-1].shape
-        part, start = size * first.itemsize, pointer(first)
-        parts = [start + k * part for k in range(gates)]
-        code = loop.get(KINDS[first.dtype])
-        code(*parts, *others, size, rows, _threads(rows, size))
-
-    return run
+@functools.cache
+def _cell(loop: Kernel, dtype: np.dtype, kind: int, parts: int) -> Callable[..., None]:
+    return loop.get(KINDS[dtype], kind=kind, parts=parts)
 
 
-def _backward(loop: Kernel) -> Callable[..., None]:
-    """A loop as a cell whose last array is a gradient of gates, with rows that may be strided."""
+def _forward(
+    kind: int, parts: int, gates: Array, recurrent: Array, bias: Array, h: Array,
+    before: Any = None, c: Any = None, kept: Any = None,
+) -> None:  # fmt: skip
+    """One step of a cell, which changes its gates in place."""
+    rows, size = h.shape
+    code = _cell(loops.forward_rows, h.dtype, kind, parts)
+    code(gates, recurrent, bias, before, c, h, kept, size, rows, _threads(rows, size))
 
-    def run(*arrays: Array) -> None:
-        (rows, size), last = arrays[0].shape, arrays[-1]
-        apart = last.strides[0] // last.itemsize
-        code = loop.get(KINDS[last.dtype])
-        code(*arrays, size, apart, rows, _threads(rows, size))
 
-    return run
+def _backward(
+    kind: int, parts: int, dh: Array, kept: Array, dgates: Array, gates: Any = None,
+    before: Any = None, dc: Any = None, dshares: Any = None,
+) -> None:  # fmt: skip
+    """Its gradients; rows of those of gates may be strided."""
+    (rows, size), apart = dh.shape, dgates.strides[0] // dgates.itemsize
+    code = _cell(loops.backward_rows, dh.dtype, kind, parts)
+    arrays = dh, gates, before, kept, dc, dgates, dshares
+    code(*arrays, size, apart, rows, _threads(rows, size))
+
+
+def lstm_forward(
+    gates: Array, recurrent: Array, bias: Array, before: Array, c: Array, h: Array, tanh_c: Array
+) -> None:
+    """One step of an LSTM."""
+    _forward(LSTM, 4, gates, recurrent, bias, h, before, c, tanh_c)
+
+
+def lstm_backward(
+    dh: Array, gates: Array, before: Array, tanh_c: Array, dc: Array, dgates: Array
+) -> None:
+    """One step of an LSTM back."""
+    _backward(LSTM, 4, dh, tanh_c, dgates, gates, before, dc)
+
+
+def gru_forward(
+    gates: Array, recurrent: Array, bias: Array, before: Array, h: Array, inner: Array
+) -> None:
+    """One step of a GRU."""
+    _forward(GRU, 3, gates, recurrent, bias, h, before, None, inner)
+
+
+def gru_backward(
+    dh: Array, gates: Array, before: Array, inner: Array, dgates: Array, drecurrent: Array
+) -> None:
+    """One step of a GRU back."""
+    _backward(GRU, 3, dh, inner, dgates, gates, before, None, drecurrent)
 
 
 def _threads(rows: int, size: int) -> int:
@@ -209,8 +239,7 @@ class LayerSteps:
         w_hr: Array | None = None,
         full: Array | None = None,
         states: Array | None = None,
-        tanh_c: Array | None = None,
-        inner: Array | None = None,
+        kept: Array | None = None,
     ) -> None:
         now = buffers.empty((2, self.batch, self.apart), self.dtype)
         buffers.move(now[:, :, : self.out], h0[: self.batch])
@@ -223,7 +252,7 @@ class LayerSteps:
         shares, share_size = self.shares(2 * self.parts)
         self.code(loops.forward_steps, cell, joint=int(joint))(
             *(data, weight_in, data.shape[1]),
-            *(gates, bias, weight, project, shares, running, states, tanh_c, inner),
+            *(gates, bias, weight, project, shares, running, states, kept),
             *(pointer(y if full is None else full), y, pointer(now), self.starts),
             *(*self.sizes(self.apart), share_size, self.tasks, self.tasks),
         )
@@ -349,7 +378,7 @@ def gru_forward_steps(
     if _few(steps):
         return layers.gru_forward_steps(cells, steps, data, w_ih, gates, bias, h0, w_hh, y, inner)
     return LayerSteps(cells, steps, w_hh, None, 3).forward(
-        GRU, data, w_ih, gates, bias, h0, w_hh, y, inner=inner
+        GRU, data, w_ih, gates, bias, h0, w_hh, y, kept=inner
     )
 
 
@@ -430,14 +459,14 @@ CELLS: dict[str, Callable[..., Any]] = {
     "in_rows": in_rows,
     "copied": lambda a, dtype=None: buffers.copied(a),
     "column_sums": layers.column_sums,
-    "lstm_forward": _forward(loops.lstm_forward_rows, 4),
-    "lstm_backward": _backward(loops.lstm_backward_rows),
-    "gru_forward": _forward(loops.gru_forward_rows, 3),
-    "gru_backward": _backward(loops.gru_backward_rows),
-    "tanh_forward": _forward(loops.tanh_forward_rows, 1),
-    "tanh_backward": _backward(loops.tanh_backward_rows),
-    "relu_forward": _forward(loops.relu_forward_rows, 1),
-    "relu_backward": _backward(loops.relu_backward_rows),
+    "lstm_forward": lstm_forward,
+    "lstm_backward": lstm_backward,
+    "gru_forward": gru_forward,
+    "gru_backward": gru_backward,
+    "tanh_forward": functools.partial(_forward, TANH, 1),
+    "tanh_backward": functools.partial(_backward, TANH, 1),
+    "relu_forward": functools.partial(_forward, RELU, 1),
+    "relu_backward": functools.partial(_backward, RELU, 1),
     "lstm_forward_steps": lstm_forward_steps,
     "lstm_backward_steps": lstm_backward_steps,
     "gru_forward_steps": gru_forward_steps,

@@ -12,9 +12,9 @@ Sizes and steps come in a table of integers, in the order of the names below.
 
 from __future__ import annotations
 
-from weft.native.codegen.compiler import FLOATS, SIZES, Assembly, Ptr, T, array, i64, inline
+from weft.native.codegen.compiler import Assembly, Ptr, T, array, i64, inline
 from weft.native.codegen.jit import kernel
-from weft.native.gemm.blocks import block, masking, micro, micro64
+from weft.native.gemm.blocks import VectorCode, micro, micro64
 from weft.native.gemm.packed import K_BLOCK
 
 # Places: their numbers in three dimensions; the steps from one to the next in the source and in the
@@ -40,48 +40,24 @@ DOTS = 9  # taps of which `few_weights` takes the sums at a time
 
 def _strip(name: str, kind: str) -> str:
     """LLVM code of the sum over taps of ``w[k] * x[offset[k] + lane]``, for several vectors."""
-    lanes = block(kind)[0]
-    scalar, align = FLOATS[kind], SIZES[kind]
-    vector = f"<{lanes} x {scalar}>"
-    fused = f"@llvm.fmuladd.v{lanes}{kind}"
+    code = VectorCode(kind)
     given = "ptr noalias %x, ptr noalias %w, ptr noalias %offsets, ptr noalias %to, i64 %k_size"
-    lines = [
-        f"declare {vector} {fused}({vector}, {vector}, {vector})",
-        f"define private void @{name}({given}) noinline nounwind {{",
-        "entry:",
-        "  br label %loop",
-        "loop:",
-        "  %k = phi i64 [ 0, %entry ], [ %k1, %loop ]",
-    ]
+    code.begin(name, given)
+    code.put("  br label %loop", "loop:")
+    code.phi("%loop.i", "i64", entry="0", loop="%loop.n")
     for v in range(VECTORS):
-        lines.append(f"  %s{v} = phi {vector} [ zeroinitializer, %entry ], [ %t{v}, %loop ]")
-    lines += [
-        "  %po = getelementptr i64, ptr %offsets, i64 %k",
-        "  %o = load i64, ptr %po, align 8",
-        f"  %from = getelementptr {scalar}, ptr %x, i64 %o",
-        f"  %pw = getelementptr {scalar}, ptr %w, i64 %k",
-        f"  %one = load {scalar}, ptr %pw, align {align}",
-        f"  %first = insertelement {vector} poison, {scalar} %one, i64 0",
-        f"  %all = shufflevector {vector} %first, {vector} poison, <{lanes} x i32> zeroinitializer",
-    ]
+        code.phi(f"%s{v}", entry="zeroinitializer", loop=f"%t{v}")
+    code.load_number("%offset", "%offsets", "%loop.i")
+    code.move("%from", "%x", "%offset")
+    code.load_splat("%tap", "%w", "%loop.i")
     for v in range(VECTORS):
-        lines += [
-            f"  %p{v} = getelementptr {scalar}, ptr %from, i64 {v * lanes}",
-            f"  %x{v} = load {vector}, ptr %p{v}, align {align}",
-            f"  %t{v} = call {vector} {fused}({vector} %all, {vector} %x{v}, {vector} %s{v})",
-        ]
-    lines += [
-        "  %k1 = add i64 %k, 1",
-        "  %again = icmp slt i64 %k1, %k_size",
-        "  br i1 %again, label %loop, label %done",
-        "done:",
-    ]
+        code.load(f"%x{v}", "%from", v * code.lanes)
+        code.fma(f"%t{v}", "%tap", f"%x{v}", f"%s{v}")
+    code.repeat("loop", 1, "%k_size", "done", how="")
+    code.put("done:")
     for v in range(VECTORS):
-        lines += [
-            f"  %q{v} = getelementptr {scalar}, ptr %to, i64 {v * lanes}",
-            f"  store {vector} %t{v}, ptr %q{v}, align {align}",
-        ]
-    return "\n".join([*lines, "  ret void", "}"])
+        code.store(f"%t{v}", "%to", v * code.lanes)
+    return code.text()
 
 
 _GIVEN = ("ptr", "ptr", "ptr", "ptr", "i64")
@@ -91,94 +67,18 @@ strip64 = Assembly("strip64", _GIVEN, lambda: _strip("strip64", "f64"))
 
 def _dots(name: str, kind: str) -> str:
     """LLVM code of ``sums[j] += a * b[offset[j]]`` over a line, in lanes, for several taps."""
-    lanes = block(kind)[0]
-    scalar, align = FLOATS[kind], SIZES[kind]
-    vector = f"<{lanes} x {scalar}>"
+    code, taps = VectorCode(kind), range(DOTS)
     given = "ptr noalias %a, ptr noalias %b, ptr noalias %offsets, ptr noalias %sums, i64 %wide"
-    lines = [
-        f"declare {vector} @llvm.fmuladd.v{lanes}{kind}({vector}, {vector}, {vector})",
-        f"declare {vector} {_masked(kind)}(ptr, i32, <{lanes} x i1>, {vector})",
-        f"define private void @{name}({given}) noinline nounwind {{",
-        "entry:",
-    ]
-    for j in range(DOTS):
-        lines += [
-            f"  %q{j} = getelementptr {scalar}, ptr %sums, i64 {j * lanes}",
-            f"  %s{j} = load {vector}, ptr %q{j}, align {align}",
-            f"  %po{j} = getelementptr i64, ptr %offsets, i64 {j}",
-            f"  %o{j} = load i64, ptr %po{j}, align 8",
-            f"  %b{j} = getelementptr {scalar}, ptr %b, i64 %o{j}",
-        ]
-    lines += [*_dots_of_vectors(kind), *_dots_of_the_rest(kind), "done:"]
-    for j in range(DOTS):
-        lines.append(f"  %e{j} = phi {vector} [ %r{j}, %rest ], [ %u{j}, %last ]")
-    for j in range(DOTS):
-        lines.append(f"  store {vector} %e{j}, ptr %q{j}, align {align}")
-    return "\n".join([*lines, "  ret void", "}"])
-
-
-def _dots_of_vectors(kind: str) -> list[str]:
-    """From the sums ``%s`` to ``%r``, by all whole vectors of the line: up to ``%even``."""
-    lanes = block(kind)[0]
-    scalar, align = FLOATS[kind], SIZES[kind]
-    vector, fused = f"<{lanes} x {scalar}>", f"@llvm.fmuladd.v{lanes}{kind}"
-    lines = [
-        f"  %even = and i64 %wide, {-lanes}",
-        "  %some = icmp sgt i64 %even, 0",
-        "  br i1 %some, label %loop, label %rest",
-        "loop:",
-        "  %i = phi i64 [ 0, %entry ], [ %i1, %loop ]",
-    ]
-    for j in range(DOTS):
-        lines.append(f"  %l{j} = phi {vector} [ %s{j}, %entry ], [ %t{j}, %loop ]")
-    lines += [
-        f"  %pa = getelementptr {scalar}, ptr %a, i64 %i",
-        f"  %va = load {vector}, ptr %pa, align {align}",
-    ]
-    for j in range(DOTS):
-        lines += [
-            f"  %pb{j} = getelementptr {scalar}, ptr %b{j}, i64 %i",
-            f"  %vb{j} = load {vector}, ptr %pb{j}, align {align}",
-            f"  %t{j} = call {vector} {fused}({vector} %va, {vector} %vb{j}, {vector} %l{j})",
-        ]
-    lines += [
-        f"  %i1 = add i64 %i, {lanes}",
-        "  %again = icmp slt i64 %i1, %even",
-        "  br i1 %again, label %loop, label %rest",
-        "rest:",
-    ]
-    for j in range(DOTS):
-        lines.append(f"  %r{j} = phi {vector} [ %s{j}, %entry ], [ %t{j}, %loop ]")
-    return lines
-
-
-def _dots_of_the_rest(kind: str) -> list[str]:
-    """From the sums ``%r`` to ``%u``, by what is left of the line: less than a vector."""
-    lanes = block(kind)[0]
-    scalar, align = FLOATS[kind], SIZES[kind]
-    vector, fused = f"<{lanes} x {scalar}>", f"@llvm.fmuladd.v{lanes}{kind}"
-    taken = f"i32 {align}, <{lanes} x i1> %mask, {vector} zeroinitializer"
-    lines = [
-        "  %left = sub i64 %wide, %even",
-        "  %none = icmp eq i64 %left, 0",
-        "  br i1 %none, label %done, label %last",
-        "last:",
-        *masking("%left", lanes),
-        f"  %ea = getelementptr {scalar}, ptr %a, i64 %even",
-        f"  %wa = call {vector} {_masked(kind)}(ptr %ea, {taken})",
-    ]
-    for j in range(DOTS):
-        lines += [
-            f"  %eb{j} = getelementptr {scalar}, ptr %b{j}, i64 %even",
-            f"  %wb{j} = call {vector} {_masked(kind)}(ptr %eb{j}, {taken})",
-            f"  %u{j} = call {vector} {fused}({vector} %wa, {vector} %wb{j}, {vector} %r{j})",
-        ]
-    return [*lines, "  br label %done"]
-
-
-def _masked(kind: str) -> str:
-    """The name of the load of those elements of a vector that a mask names."""
-    return f"@llvm.masked.load.v{block(kind)[0]}{kind}.p0"
+    code.begin(name, given)
+    for j in taps:
+        code.load(f"%s{j}", "%sums", j * code.lanes)
+        code.load_number(f"%offset{j}", "%offsets", j)
+        code.move(f"%b{j}", "%b", f"%offset{j}")
+    lines, sums = ([f"%{stem}{j}" for j in taps] for stem in "bs")
+    found = code.products("%a", lines, sums, "%wide")
+    for j in taps:
+        code.put(f"  store {code.vector} {found[j]}, ptr %s{j}.p, align {code.align}")
+    return code.text()
 
 
 dots = Assembly("dots", _GIVEN, lambda: _dots("dots", "f32"))
@@ -327,6 +227,33 @@ def dense_block(
                     line[places[j]] = spare[i * width + j]
 
 
+@inline
+def dense_panels(
+    x: Ptr[T], down: Ptr[i64], across: Ptr[i64], packed: Ptr[T], a: Ptr[T], result: Ptr[T],
+    places: Ptr[i64], starts: Ptr[i64], spare: Ptr[T], length: i64, k_size: i64, count: i64,
+    r0: i64, r1: i64, rows: i64, step: i64, adds: i64, limit: i64, height: i64, width: i64,
+    double: i64,
+):  # fmt: skip
+    """Some rows of a, which is in panels, times ``count`` columns of x, which are packed first."""
+    panels = (count + width - 1) // width
+    for p in range(panels):
+        pack_panel(
+            x, packed + p * length * width, down, length, across + p * width,
+            min(width, count - p * width), starts, width, limit,
+        )  # fmt: skip
+    for s0 in range(r0, r1, STRIP):
+        for p in range(panels):
+            to = places + p * width
+            seen = min(width, count - p * width)
+            whole = seen == width and to[seen - 1] - to[0] == width - 1
+            for r in range(s0, min(r1, s0 + STRIP), height):
+                dense_block(
+                    a + r * k_size, packed + p * length * width, result + r * step, to, spare,
+                    min(height, rows - r), seen, i64(whole), step, length, adds, height, width,
+                    double,
+                )  # fmt: skip
+
+
 @kernel
 def dense(
     x: Ptr[T],
@@ -361,7 +288,6 @@ def dense(
             group = task // (cuts * blocks)
             count = min(span, info[COUNT] - first)
             walk(info, first, count, ins, outs)
-            panels = (count + width - 1) // width
             source = x + group * info[GROUP_IN]
             weights = w + group * sheets * height * k_size
             result = y + group * rows * step
@@ -372,31 +298,11 @@ def dense(
             for k0 in range(0, k_size, K_BLOCK):
                 length = min(K_BLOCK, k_size - k0)
                 adds = 1 if k0 > 0 else biased
-                for p in range(panels):
-                    pack_panel(
-                        source,
-                        packed + p * length * width,
-                        taps + k0,
-                        length,
-                        ins + p * width,
-                        min(width, count - p * width),
-                        starts,
-                        width,
-                        limit - group * info[GROUP_IN],
-                    )
-                for s0 in range(r0, r1, STRIP):
-                    s1 = min(r1, s0 + STRIP)
-                    for p in range(panels):
-                        b = packed + p * length * width
-                        places = outs + p * width
-                        seen = min(width, count - p * width)
-                        whole = seen == width and places[seen - 1] - places[0] == width - 1
-                        for r in range(s0, s1, height):
-                            dense_block(
-                                weights + (r * k_size + k0 * height), b, result + r * step, places,
-                                spare, min(height, rows - r), seen, i64(whole), step, length,
-                                adds, height, width, double,
-                            )  # fmt: skip
+                dense_panels(
+                    source, taps + k0, ins, packed, weights + k0 * height, result, outs, starts,
+                    spare, length, k_size, count, r0, r1, rows, step, adds,
+                    limit - group * info[GROUP_IN], height, width, double,
+                )  # fmt: skip
 
 
 @kernel
@@ -420,6 +326,9 @@ def dense_weights(
     ins = array(i64, K_BLOCK)
     outs = array(i64, K_BLOCK)
     starts = array(i64, width)
+    line = array(i64, PANELS * width)
+    for j in range(PANELS * width):
+        line[j] = j
     rows, columns, tasks, places = info[ROWS], info[TAPS], info[TASKS], info[COUNT]
     blocks, span, part = info[BLOCKS], info[SPAN], info[PART]
     sheets = (rows + height - 1) // height
@@ -430,52 +339,18 @@ def dense_weights(
             group = task // blocks % info[GROUPS]
             cut = task // (blocks * info[GROUPS])
             count = min(span, columns - first)
-            panels = (count + width - 1) // width
             source = x + group * info[GROUP_IN]
             left = g + group * sheets * height * places
             result = to + ((cut * info[GROUPS] + group) * rows * columns + first)
             for k0 in range(cut * part, min(places, (cut + 1) * part), K_BLOCK):
                 length = min(K_BLOCK, min(places, (cut + 1) * part) - k0)
                 walk(info, k0, length, ins, outs)
-                for p in range(panels):
-                    pack_panel(
-                        source,
-                        packed + p * length * width,
-                        ins,
-                        length,
-                        taps + (first + p * width),
-                        min(width, count - p * width),
-                        starts,
-                        width,
-                        info[READABLE],
-                    )
                 adds = 1 if k0 > cut * part else 0
-                for s0 in range(0, rows, STRIP):
-                    s1 = min(rows, s0 + STRIP)
-                    for p in range(panels):
-                        b = packed + p * length * width
-                        seen = min(width, count - p * width)
-                        for r in range(s0, s1, height):
-                            a = left + (r * places + k0 * height)
-                            c = result + (r * columns + p * width)
-                            if seen == width and r + height <= rows:
-                                if double:
-                                    micro64(a, b, c, columns, length, adds)
-                                else:
-                                    micro(a, b, c, columns, length, adds)
-                            else:
-                                if double:
-                                    micro64(a, b, spare, width, length, 0)
-                                else:
-                                    micro(a, b, spare, width, length, 0)
-                                for i in range(min(height, rows - r)):
-                                    for j in range(seen):
-                                        if adds:
-                                            c[i * columns + j] = (
-                                                c[i * columns + j] + spare[i * width + j]
-                                            )
-                                        else:
-                                            c[i * columns + j] = spare[i * width + j]
+                dense_panels(
+                    source, ins, taps + first, packed, left + k0 * height, result, line, starts,
+                    spare, length, places, count, 0, rows, rows, columns, adds, info[READABLE],
+                    height, width, double,
+                )  # fmt: skip
 
 
 @kernel(unswitched=True)

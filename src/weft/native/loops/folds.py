@@ -19,7 +19,10 @@ SMALL = 1024
 
 @inline
 def longest_run(places: Ptr[i64], n: i64, run: Ptr[i64]) -> None:
-    """Where neighbours in the result are neighbours in the input: the middle, as a rule."""
+    """Where neighbours in the result are neighbours in the input: the middle, as a rule.
+
+    Its begin, its end, and how far away the input's are.
+    """
     run[0] = 0
     run[1] = 0
     start = 0
@@ -29,6 +32,7 @@ def longest_run(places: Ptr[i64], n: i64, run: Ptr[i64]) -> None:
         if i + 1 - start > run[1] - run[0]:
             run[0] = start
             run[1] = i + 1
+    run[2] = places[run[0]] - run[0]
 
 
 @kernel
@@ -36,11 +40,9 @@ def fold_rows(
     x: Ptr[T], y: Ptr[T], at_a: Ptr[i64], at_b: Ptr[i64], at_c: Ptr[i64], a: i64, b: i64, c: i64,
     na: i64, nb: i64, nc: i64, lo: i64, hi: i64,
 ) -> None:  # fmt: skip
-    run = array(i64, 2)
+    run = array(i64, 3)
     longest_run(at_c, nc, run)
-    begin = run[0]
-    end = run[1]
-    shift = at_c[begin] - begin
+    begin, end, shift = run[0], run[1], run[2]
     for u in range(lo, hi):
         source = x + ((u // (na * nb) * a + at_a[u // nb % na]) * b + at_b[u % nb]) * c
         to = y + u * nc
@@ -58,11 +60,9 @@ def unfold_planes(
     na: i64, nb: i64, nc: i64, lo: i64, hi: i64,
 ) -> None:  # fmt: skip
     """The transpose: what was read in several places is the sum of these, in order."""
-    run = array(i64, 2)
+    run = array(i64, 3)
     longest_run(at_c, nc, run)
-    begin = run[0]
-    end = run[1]
-    shift = at_c[begin] - begin
+    begin, end, shift = run[0], run[1], run[2]
     for plane in range(lo, hi):
         whole = y + plane * a * b * c
         for i in range(a * b * c):

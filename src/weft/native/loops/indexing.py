@@ -20,6 +20,7 @@ from weft.native import threads
 from weft.native.codegen.compiler import Ptr, array, i64, inline
 from weft.native.codegen.jit import entry_points, kernel
 from weft.native.codegen.whole import EntrySpec
+from weft.native.loops.movement import BY_SIZE
 from weft.native.memory import buffers
 from weft.native.memory.layout import plain
 
@@ -27,8 +28,6 @@ ndarray = np.ndarray
 Ints = tuple[int, ...]
 T = U = Any  # the types of the arrays in a call
 
-# Elements are only moved, so that the size says it all.
-BY_SIZE = {1: "u8", 2: "u16", 4: "f32", 8: "f64"}
 INDICES = {np.dtype(np.int64): "i64", np.dtype(np.int32): "i32"}
 SUMMED = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64", np.dtype(np.int64): "i64"}
 # Below so many elements NumPy's own indexing is as fast: single ones read, whole rows, and sums.

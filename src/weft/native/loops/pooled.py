@@ -15,19 +15,9 @@ from __future__ import annotations
 import functools
 
 from weft.native.codegen import jit
-from weft.native.codegen.compiler import (
-    UNROLLED,
-    UNROLLED_NODES,
-    Assembly,
-    KernelFunction,
-    Ptr,
-    array,
-    f32,
-    i64,
-    inline,
-)
+from weft.native.codegen.compiler import Assembly, KernelFunction, Ptr, array, f32, i64, inline
 from weft.native.codegen.jit import kernel
-from weft.native.gemm.blocks import block, transpose
+from weft.native.gemm.blocks import VectorCode, transpose
 from weft.native.loops.winograd import copy_pixels
 
 # Samples; the image's channels, places and elements of its copy; the step from line to line there.
@@ -44,7 +34,7 @@ CHAINS = 8  # sums at a time that keep the multipliers busy
 _GIVEN = ("ptr", "ptr", "ptr", "ptr", "i64", "ptr", "i64")
 
 
-class _Values:
+class _Values(VectorCode):
     """Writes a function that goes through values, of which each meets a block of a window.
 
     ``%x`` is the image (or its gradient), ``%at`` says where in it the window of a place begins,
@@ -52,128 +42,96 @@ class _Values:
     """
 
     def __init__(self, rows: int, vectors: int, ways: int) -> None:
-        self.lanes = block()[0]
+        super().__init__()
         self.rows, self.vectors, self.ways = rows, vectors, ways
-        self.vector = f"<{self.lanes} x float>"
         self.cells = [(r, v) for r in range(rows) for v in range(vectors)]
-        self.lines: list[str] = []
 
-    def put(self, *lines: str) -> None:
-        self.lines += lines
-
-    def begin(self, name: str) -> None:
+    def start(self, name: str) -> None:
         given = "ptr noalias %x, ptr noalias %at, ptr noalias %places, ptr noalias %g, i64 %count"
-        fused = f"@llvm.fmuladd.v{self.lanes}f32"
-        self.put(
-            UNROLLED_NODES,
-            f"declare {self.vector} {fused}({', '.join([self.vector] * 3)})",
-            f"define private void @{name}({given}, ptr noalias %w, i64 %line) noinline nounwind {{",
-            "entry:",
-        )
+        self.begin(name, f"{given}, ptr noalias %w, i64 %line")
         for r in range(1, self.rows):
             self.put(f"  %l{r} = mul i64 %line, {r}")
         for r, v in self.cells:
-            element = (r * self.vectors + v) * self.lanes
-            self.put(
-                f"  %w{r}.{v}.p = getelementptr float, ptr %w, i64 {element}",
-                f"  %w{r}.{v} = load {self.vector}, ptr %w{r}.{v}.p, align 4",
-            )
+            self.load(f"%w{r}.{v}", "%w", (r * self.vectors + v) * self.lanes)
 
     def value(self, at: str, index: str) -> None:
         """A value in all lanes, and where the rows of its window are."""
-        vector, nought = self.vector, f"<{self.lanes} x i32> zeroinitializer"
-        self.put(
-            f"  {at}.pp = getelementptr i64, ptr %places, i64 {index}",
-            f"  {at}.p = load i64, ptr {at}.pp, align 8",
-            f"  {at}.op = getelementptr i64, ptr %at, i64 {at}.p",
-            f"  {at}.o = load i64, ptr {at}.op, align 8",
-            f"  {at}.x0 = getelementptr float, ptr %x, i64 {at}.o",
-            f"  {at}.gp = getelementptr float, ptr %g, i64 {index}",
-            f"  {at}.gs = load float, ptr {at}.gp, align 4",
-            f"  {at}.gi = insertelement {vector} poison, float {at}.gs, i64 0",
-            f"  {at}.g = shufflevector {vector} {at}.gi, {vector} poison, {nought}",
-        )
+        self.load_number(f"{at}.place", "%places", index)
+        self.load_number(f"{at}.o", "%at", f"{at}.place")
+        self.move(f"{at}.x0", "%x", f"{at}.o")
+        self.load_splat(f"{at}.g", "%g", index)
         for r in range(1, self.rows):
-            self.put(f"  {at}.x{r} = getelementptr float, ptr {at}.x0, i64 %l{r}")
+            self.move(f"{at}.x{r}", f"{at}.x0", f"%l{r}")
 
     def multiply(self, at: str, r: int, v: int, other: str, added: str) -> str:
         """The value times a factor, added to something; either is ``x`` if it is not given."""
-        vector, here = self.vector, f"{at}.{r}.{v}"
-        self.put(
-            f"  {here}.p = getelementptr float, ptr {at}.x{r}, i64 {v * self.lanes}",
-            f"  {here} = load {vector}, ptr {here}.p, align 4",
-        )
-        given = f"{vector} {at}.g, {vector} {other or here}, {vector} {added or here}"
-        self.put(f"  {here}.t = call {vector} @llvm.fmuladd.v{self.lanes}f32({given})")
+        here = f"{at}.{r}.{v}"
+        self.load(here, f"{at}.x{r}", v * self.lanes)
+        self.fma(f"{here}.t", f"{at}.g", other or here, added or here)
         return f"{here}.t"
-
-    def repeat(self, loop: str, ways: int, end: str, after: str) -> None:
-        self.put(
-            f"  %{loop}.n = add i64 %{loop}.i, {ways}",
-            f"  %{loop}.again = icmp slt i64 %{loop}.n, {end}",
-            f"  br i1 %{loop}.again, label %{loop}, label %{after}{UNROLLED}",
-        )
 
     def sums(self, name: str) -> str:
         """``w += g * x`` over all values, several of them at a time, each with sums of its own."""
-        self.begin(name)
+        self.start(name)
         self.put(
             f"  %whole = and i64 %count, {-self.ways}",
             "  %long = icmp sgt i64 %whole, 0",
             "  br i1 %long, label %many, label %middle",
             "many:",
-            "  %many.i = phi i64 [ 0, %entry ], [ %many.n, %many ]",
         )
-        last = {}
-        for u in range(self.ways):
-            for r, v in self.cells:
-                first = "zeroinitializer" if u else f"%w{r}.{v}"
-                incoming = f"[ {first}, %entry ], [ %u{u}.{r}.{v}.t, %many ]"
-                self.put(f"  %s{u}.{r}.{v} = phi {self.vector} {incoming}")
+        self.phi("%many.i", "i64", entry="0", many="%many.n")
+        firsts = {
+            (u, r, v): "zeroinitializer" if u else f"%w{r}.{v}"
+            for u in range(self.ways)
+            for r, v in self.cells
+        }
+        for (u, r, v), first in firsts.items():
+            self.phi(f"%s{u}.{r}.{v}", entry=first, many=f"%u{u}.{r}.{v}.t")
         for u in range(self.ways):
             self.put(f"  %u{u}.i = add i64 %many.i, {u}")
             self.value(f"%u{u}", f"%u{u}.i")
             for r, v in self.cells:
-                last[u, r, v] = self.multiply(f"%u{u}", r, v, "", f"%s{u}.{r}.{v}")
+                self.multiply(f"%u{u}", r, v, "", f"%s{u}.{r}.{v}")
         self.repeat("many", self.ways, "%whole", "middle")
-        self.put("middle:", "  %mid.i = phi i64 [ 0, %entry ], [ %whole, %many ]")
-        for (u, r, v), value in last.items():
-            first = "zeroinitializer" if u else f"%w{r}.{v}"
-            incoming = f"[ {first}, %entry ], [ {value}, %many ]"
-            self.put(f"  %m{u}.{r}.{v} = phi {self.vector} {incoming}")
+        self.put("middle:")
+        self.phi("%mid.i", "i64", entry="0", many="%whole")
+        for (u, r, v), first in firsts.items():
+            self.phi(f"%m{u}.{r}.{v}", entry=first, many=f"%u{u}.{r}.{v}.t")
+        joined = "%m0"
         for u in range(1, self.ways):
             for r, v in self.cells:
-                before = f"%m0.{r}.{v}" if u == 1 else f"%j{u - 1}.{r}.{v}"
-                self.put(f"  %j{u}.{r}.{v} = fadd {self.vector} {before}, %m{u}.{r}.{v}")
+                added = f"{joined}.{r}.{v}, %m{u}.{r}.{v}"
+                self.put(f"  %j{u}.{r}.{v} = fadd {self.vector} {added}")
+            joined = f"%j{u}"
         self.put("  %some = icmp slt i64 %mid.i, %count", "  br i1 %some, label %each, label %done")
-        self.put("each:", "  %each.i = phi i64 [ %mid.i, %middle ], [ %each.n, %each ]")
-        joined = "%m0" if self.ways == 1 else f"%j{self.ways - 1}"
+        self.put("each:")
+        self.phi("%each.i", "i64", middle="%mid.i", each="%each.n")
         for r, v in self.cells:
-            incoming = f"[ {joined}.{r}.{v}, %middle ], [ %e.{r}.{v}.t, %each ]"
-            self.put(f"  %s.{r}.{v} = phi {self.vector} {incoming}")
+            self.phi(f"%s.{r}.{v}", middle=f"{joined}.{r}.{v}", each=f"%e.{r}.{v}.t")
         self.value("%e", "%each.i")
         for r, v in self.cells:
             self.multiply("%e", r, v, "", f"%s.{r}.{v}")
         self.repeat("each", 1, "%count", "done")
         self.put("done:")
         for r, v in self.cells:
-            incoming = f"[ {joined}.{r}.{v}, %middle ], [ %e.{r}.{v}.t, %each ]"
-            self.put(f"  %d.{r}.{v} = phi {self.vector} {incoming}")
+            self.phi(f"%d.{r}.{v}", middle=f"{joined}.{r}.{v}", each=f"%e.{r}.{v}.t")
         for r, v in self.cells:
             self.put(f"  store {self.vector} %d.{r}.{v}, ptr %w{r}.{v}.p, align 4")
-        return "\n".join([*self.lines, "  ret void", "}"])
+        return self.text()
 
     def spread(self, name: str) -> str:
         """``x += g * w`` for each value in turn."""
-        self.begin(name)
+        self.start(name)
         self.put("  %some = icmp sgt i64 %count, 0", "  br i1 %some, label %each, label %done")
-        self.put("each:", "  %each.i = phi i64 [ 0, %entry ], [ %each.n, %each ]")
+        self.put("each:")
+        self.phi("%each.i", "i64", entry="0", each="%each.n")
         self.value("%e", "%each.i")
         for r, v in self.cells:
             total = self.multiply("%e", r, v, f"%w{r}.{v}", "")
             self.put(f"  store {self.vector} {total}, ptr %e.{r}.{v}.p, align 4")
         self.repeat("each", 1, "%count", "done")
-        return "\n".join([*self.lines, "done:", "  ret void", "}"])
+        self.put("done:")
+        return self.text()
 
 
 @inline

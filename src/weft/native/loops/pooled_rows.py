@@ -10,15 +10,7 @@ from __future__ import annotations
 import functools
 
 from weft.native.codegen import jit
-from weft.native.codegen.compiler import (
-    UNROLLED,
-    UNROLLED_NODES,
-    Assembly,
-    KernelFunction,
-    Ptr,
-    f32,
-    i64,
-)
+from weft.native.codegen.compiler import Assembly, KernelFunction, Ptr, f32, i64
 from weft.native.loops.squares import VECTORS, Squares
 
 _GIVEN = ("ptr", "ptr", "ptr", "ptr", "i64", "i64", "ptr", "ptr", "i64", "i64", "i64", "i64", "i64")
@@ -33,25 +25,14 @@ class _Rows(Squares):
         self.cells = [(r, i, v) for r in range(rows) for i in (0, 1) for v in range(VECTORS)]
 
     def write(self, name: str) -> str:
-        lanes, vector = self.lanes, self.vector
         given = (
             "ptr noalias %x, ptr noalias %w, ptr noalias %taps, ptr noalias %bias, i64 %k_size, "
             "i64 %line, ptr noalias %y, ptr noalias %to, i64 %step, i64 %first, i64 %across, "
             "i64 %count, i64 %seen"
         )
-        self.put(
-            UNROLLED_NODES,
-            f"declare {vector} @llvm.fmuladd.v{lanes}f32({vector}, {vector}, {vector})",
-            *self.stores(),
-            f"define private void @{name}({given}) noinline nounwind {{",
-            "entry:",
-        )
+        self.begin(name, given, *self.stores())
         for r in range(self.rows):
-            self.put(
-                f"  %b{r}.p = getelementptr float, ptr %bias, i64 {r}",
-                f"  %b{r}.s = load float, ptr %b{r}.p, align 4",
-            )
-            self.splat(f"%b{r}", "float", f"%b{r}.s")
+            self.load_splat(f"%b{r}", "%bias", r)
         self.sum()
         self.put("done:")
         self.places()
@@ -60,51 +41,33 @@ class _Rows(Squares):
                 f"  %r{r}.in = icmp sgt i64 %seen, {r}",
                 f"  %r{r}.m = select i1 %r{r}.in, {self.mask} %mask, {self.mask} zeroinitializer",
                 f"  %r{r}.i = mul i64 %step, {r}",
-                f"  %r{r}.y = getelementptr float, ptr %y, i64 %r{r}.i",
-                f"  %r{r}.to = getelementptr i64, ptr %to, i64 %r{r}.i",
             )
+            self.move(f"%r{r}.y", "%y", f"%r{r}.i")
+            self.move(f"%r{r}.to", "%to", f"%r{r}.i", "i64")
             sums = [f"%t{r}.{i}.{v}" for i in (0, 1) for v in range(VECTORS)]
             self.largest(f"%l{r}", sums, f"%r{r}.m", f"%r{r}.y", f"%r{r}.to")
-        return "\n".join([*self.lines, "  ret void", "}"])
+        return self.text()
 
     def sum(self) -> None:
         """The sums of all products."""
-        vector = self.vector
-        self.put("  br label %loop", "loop:", "  %k = phi i64 [ 0, %entry ], [ %k1, %loop ]")
+        self.put("  br label %loop", "loop:")
+        self.phi("%loop.i", "i64", entry="0", loop="%loop.n")
         for r, i, v in self.cells:
-            incoming = f"[ %b{r}, %entry ], [ %t{r}.{i}.{v}, %loop ]"
-            self.put(f"  %s{r}.{i}.{v} = phi {vector} {incoming}")
-        self.put(
-            "  %po = getelementptr i64, ptr %taps, i64 %k",
-            "  %o = load i64, ptr %po, align 8",
-            "  %x0 = getelementptr float, ptr %x, i64 %o",
-            "  %x1 = getelementptr float, ptr %x0, i64 %line",
-            f"  %wk.i = mul i64 %k, {self.rows}",
-            "  %wk = getelementptr float, ptr %w, i64 %wk.i",
-        )
+            self.phi(f"%s{r}.{i}.{v}", entry=f"%b{r}", loop=f"%t{r}.{i}.{v}")
+        self.load_number("%o", "%taps", "%loop.i")
+        self.move("%x0", "%x", "%o")
+        self.move("%x1", "%x0", "%line")
+        self.put(f"  %wk.i = mul i64 %loop.i, {self.rows}")
+        self.move("%wk", "%w", "%wk.i")
         for i in (0, 1):
             for v in range(VECTORS):
-                self.put(
-                    f"  %x{i}.{v}.p = getelementptr float, ptr %x{i}, i64 {v * self.lanes}",
-                    f"  %x{i}.{v} = load {vector}, ptr %x{i}.{v}.p, align 4",
-                )
+                self.load(f"%x{i}.{v}", f"%x{i}", v * self.lanes)
         for r in range(self.rows):
-            self.put(
-                f"  %w{r}.p = getelementptr float, ptr %wk, i64 {r}",
-                f"  %w{r}.s = load float, ptr %w{r}.p, align 4",
-            )
-            self.splat(f"%w{r}", "float", f"%w{r}.s")
+            self.load_splat(f"%w{r}", "%wk", r)
             for i in (0, 1):
                 for v in range(VECTORS):
-                    given = f"{vector} %w{r}, {vector} %x{i}.{v}, {vector} %s{r}.{i}.{v}"
-                    self.put(
-                        f"  %t{r}.{i}.{v} = call {vector} @llvm.fmuladd.v{self.lanes}f32({given})"
-                    )
-        self.put(
-            "  %k1 = add i64 %k, 1",
-            "  %again = icmp slt i64 %k1, %k_size",
-            f"  br i1 %again, label %loop, label %done{UNROLLED}",
-        )
+                    self.fma(f"%t{r}.{i}.{v}", f"%w{r}", f"%x{i}.{v}", f"%s{r}.{i}.{v}")
+        self.repeat("loop", 1, "%k_size", "done")
 
 
 def pooled_rows(

@@ -18,7 +18,7 @@ import numpy as np
 
 from weft.native import threads
 from weft.native.codegen.compiler import Ptr, f32, i32, i64, inline
-from weft.native.codegen.jit import kernel
+from weft.native.codegen.jit import Kernel, kernel
 from weft.native.gemm import direct
 from weft.native.gemm.blocks import block
 from weft.native.loops import indexing
@@ -32,8 +32,9 @@ Ints = tuple[int, ...]
 INT64 = np.dtype(np.int64)
 T = Any  # the type of the arrays in a call
 
-# Windows of more places are not unrolled.
-UNROLLED = 25
+# Windows of more places are not unrolled: means; largest values of planes, and of rows of channels.
+# What LLVM unrolls only in part it does not vectorize.
+UNROLLED, UNROLLED_PLANES, UNROLLED_ROWS = 25, 16, 12
 # Channels that are done at a time where they are innermost.
 TILE = 64
 # Elements read that are worth a thread.
@@ -121,21 +122,15 @@ def max_planes(
 
 
 @inline
-def max_square(p: Ptr[T], q: Ptr[T], y: Ptr[T], where: Ptr[i64], first: i64, w: i64, o: i64):
-    best = p[2 * o]
+def max_square(x: Ptr[T], y: Ptr[T], where: Ptr[i64], first: i64, w: i64, o: i64):
+    best = x[2 * o]
     place = i32(0)
-    v = p[2 * o + 1]
-    better = v > best or v != v
-    best = v if better else best
-    place = i32(1) if better else place
-    v = q[2 * o]
-    better = v > best or v != v
-    best = v if better else best
-    place = i32(w) if better else place
-    v = q[2 * o + 1]
-    better = v > best or v != v
-    best = v if better else best
-    place = i32(w + 1) if better else place
+    for k in range(1, 4):
+        at = k // 2 * w + k % 2
+        v = x[at + 2 * o]
+        better = v > best or v != v
+        best = v if better else best
+        place = i32(at) if better else place
     y[o] = best
     where[o] = i64(place) + (first + 2 * o)
 
@@ -148,12 +143,11 @@ def max_squares(
     """Windows of two by two, side by side: the usual case, ``step`` at a time."""
     for u in range(lo, hi):
         first = u % oh * 2 * w
-        p = x + (u // oh * h * w + first)
-        q = p + w
+        lines = x + (u // oh * h * w + first)
         for b in range(0, ow, step):
             start = min(b, ow - step)  # the last ones may have been done in part
             for j in range(step):
-                max_square(p, q, y + u * ow, where + u * ow, first, w, start + j)
+                max_square(lines, y + u * ow, where + u * ow, first, w, start + j)
 
 
 @kernel
@@ -636,11 +630,10 @@ def max_pool(
     where = made_like(x, y.shape, last, INT64)
     arrays = x, y, where, f.numbers
     n, c = shape[:2]
-    small = f.taps <= UNROLLED
     if last:
-        if small:
+        if f.taps <= UNROLLED_ROWS:
             shares = _shares(n * prod(f.out[:-1]), f.taps * c * f.out[-1])
-            _max_rows(kind, kernel, dilation[-1])(*arrays, c, *shares)
+            _unrolled(max_rows, kind, kernel, dw=dilation[-1])(*arrays, c, *shares)
         else:
             shares = _shares(n * prod(f.out), f.taps * c)
             max_rows_large.get(kind)(*arrays, c, *shares)
@@ -652,23 +645,19 @@ def max_pool(
     elif f.square and f.out[1] >= 4:
         step = 8 if f.out[1] >= 8 else 4
         max_squares.get(kind, step=step)(x, y, where, *shape[2:], *f.out, *shares)
-    elif small:
-        _max_planes(kind, kernel, stride[-1], dilation[-1])(*arrays, *shares)
+    elif f.taps <= UNROLLED_PLANES:
+        run = _unrolled(max_planes, kind, kernel, sw=stride[-1], dw=dilation[-1])
+        run(*arrays, *shares)
     else:
         max_planes_large.get(kind)(*arrays, *shares)
     return y, where
 
 
-@functools.lru_cache(128)
-def _max_planes(kind: str, kernel: Ints, sw: int, dw: int) -> Any:
+@functools.lru_cache(512)
+def _unrolled(loop: Kernel, kind: str, kernel: Ints, **more: int) -> Any:
+    """The loop for windows whose size is a constant of its code."""
     kd, kh, kw = (1,) * (3 - len(kernel)) + kernel
-    return max_planes.get(kind, kd=kd, kh=kh, kw=kw, sw=sw, dw=dw)
-
-
-@functools.lru_cache(128)
-def _max_rows(kind: str, kernel: Ints, dw: int) -> Any:
-    kd, kh, kw = (1,) * (3 - len(kernel)) + kernel
-    return max_rows.get(kind, kd=kd, kh=kh, kw=kw, dw=dw)
+    return loop.get(kind, kd=kd, kh=kh, kw=kw, **more)
 
 
 @kernel
@@ -769,18 +758,13 @@ def avg_pool(
         window_rows.get(kind, long=False)(x, y, f.tables, c, *shares)
         return y
     shares = _shares(n * c * prod(f.out[:-1]), f.taps * f.out[-1])
-    run = _mean_planes(kind, kernel if f.taps <= UNROLLED else None, stride[-1])
-    sizes = () if f.taps <= UNROLLED else f.numbers[KD : KW + 1].tolist()
-    run(x, y, f.tables, *sizes, *shares)
+    if f.taps <= UNROLLED:
+        run = _unrolled(mean_planes, kind, kernel, sw=stride[-1], unrolled=True)
+        run(x, y, f.tables, *shares)
+    else:
+        run = mean_planes.get(kind, sw=stride[-1], unrolled=False)
+        run(x, y, f.tables, *f.numbers[KD : KW + 1].tolist(), *shares)
     return y
-
-
-@functools.lru_cache(128)
-def _mean_planes(kind: str, kernel: Ints | None, sw: int) -> Any:
-    if kernel is None:
-        return mean_planes.get(kind, sw=sw, unrolled=False)
-    kd, kh, kw = (1,) * (3 - len(kernel)) + kernel
-    return mean_planes.get(kind, kd=kd, kh=kh, kw=kw, sw=sw, unrolled=True)
 
 
 def avg_pool_back(

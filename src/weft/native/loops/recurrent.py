@@ -135,125 +135,73 @@ def relu_backward(dh: Ptr[T], h: Ptr[T], out: Ptr[T], count: i64):
 # --- one step --------------------------------------------------------------------------
 
 
-@kernel
-def lstm_forward_rows(
-    gate_i: Ptr[T], gate_f: Ptr[T], gate_g: Ptr[T], gate_o: Ptr[T], recurrent: Ptr[T],
-    bias: Ptr[T], before: Ptr[T], c: Ptr[T], h: Ptr[T], tanh_c: Ptr[T], size: i64, lo: i64,
-    hi: i64,
+@inline
+def cell(
+    gate: Ptr[T], share: Ptr[T], bias: Ptr[T], before: Ptr[T], c: Ptr[T], h: Ptr[T], kept: Ptr[T],
+    count: i64, size: i64, span: i64, kind: i64,
 ):  # fmt: skip
-    for r in range(lo, hi):
-        row = r * 4 * size
-        start = r * size
+    """From products to the new state of some units of one sample.
+
+    ``before`` is the state that the cell reads: c of an LSTM, h of a GRU. ``kept`` is what is
+    computed on the way and needed again for the gradient.
+    """
+    if kind == LSTM:
         lstm_forward(
-            gate_i + row,
-            gate_f + row,
-            gate_g + row,
-            gate_o + row,
-            recurrent + row,
-            bias,
-            before + start,
-            c + start,
-            h + start,
-            tanh_c + start,
-            size,
-            size,
-            size,
-        )
-
-
-@kernel
-def lstm_backward_rows(
-    dh: Ptr[T], gates: Ptr[T], before: Ptr[T], tanh_c: Ptr[T], dc: Ptr[T], dgates: Ptr[T],
-    size: i64, apart: i64, lo: i64, hi: i64,
-):  # fmt: skip
-    for r in range(lo, hi):
-        start = r * size
-        lstm_backward(
-            dh + start,
-            gates + 4 * start,
-            before + start,
-            tanh_c + start,
-            dc + start,
-            dgates + r * apart,
-            size,
-            size,
-        )
-
-
-@kernel
-def gru_forward_rows(
-    gate_r: Ptr[T], gate_z: Ptr[T], gate_n: Ptr[T], recurrent: Ptr[T], bias: Ptr[T],
-    before: Ptr[T], h: Ptr[T], inner: Ptr[T], size: i64, lo: i64, hi: i64,
-):  # fmt: skip
-    for r in range(lo, hi):
-        row = r * 3 * size
-        start = r * size
+            gate, gate + size, gate + 2 * size, gate + 3 * size, share, bias, before, c, h, kept,
+            count, size, span,
+        )  # fmt: skip
+    elif kind == GRU:
         gru_forward(
-            gate_r + row,
-            gate_z + row,
-            gate_n + row,
-            recurrent + row,
-            bias,
-            before + start,
-            h + start,
-            inner + start,
-            size,
-            size,
-            size,
+            gate, gate + size, gate + 2 * size, share, bias, before, h, kept, count, size, span
         )
+    elif kind == TANH:
+        tanh_forward(gate, share, bias, h, count)
+    else:
+        relu_forward(gate, share, bias, h, count)
+
+
+@inline
+def cell_backward(
+    dh: Ptr[T], gate: Ptr[T], before: Ptr[T], kept: Ptr[T], dc: Ptr[T], dgate: Ptr[T],
+    dshare: Ptr[T], count: i64, size: i64, kind: i64,
+):  # fmt: skip
+    """The gradients of a row's gates; of a GRU's also those of the recurrent share."""
+    if kind == LSTM:
+        lstm_backward(dh, gate, before, kept, dc, dgate, count, size)
+    elif kind == GRU:
+        gru_backward(dh, gate, before, kept, dgate, dshare, count, size)
+    elif kind == TANH:
+        tanh_backward(dh, kept, dgate, count)
+    else:
+        relu_backward(dh, kept, dgate, count)
 
 
 @kernel
-def gru_backward_rows(
-    dh: Ptr[T], gates: Ptr[T], before: Ptr[T], inner: Ptr[T], dgates: Ptr[T], drecurrent: Ptr[T],
-    size: i64, apart: i64, lo: i64, hi: i64,
+def forward_rows(
+    gates: Ptr[T], recurrent: Ptr[T], bias: Ptr[T], before: Ptr[T], c: Ptr[T], h: Ptr[T],
+    kept: Ptr[T], size: i64, kind: i64, parts: i64, lo: i64, hi: i64,
+):  # fmt: skip
+    for r in range(lo, hi):
+        row = r * parts * size
+        start = r * size
+        cell(
+            gates + row, recurrent + row, bias, before + start, c + start, h + start, kept + start,
+            size, size, size, kind,
+        )  # fmt: skip
+
+
+@kernel
+def backward_rows(
+    dh: Ptr[T], gates: Ptr[T], before: Ptr[T], kept: Ptr[T], dc: Ptr[T], dgates: Ptr[T],
+    dshares: Ptr[T], size: i64, apart: i64, kind: i64, parts: i64, lo: i64, hi: i64,
 ):  # fmt: skip
     for r in range(lo, hi):
         start = r * size
-        gru_backward(
-            dh + start,
-            gates + 3 * start,
-            before + start,
-            inner + start,
-            dgates + r * apart,
-            drecurrent + r * apart,
-            size,
-            size,
-        )
-
-
-@kernel
-def tanh_forward_rows(
-    gates: Ptr[T], recurrent: Ptr[T], bias: Ptr[T], h: Ptr[T], size: i64, lo: i64, hi: i64
-):
-    for r in range(lo, hi):
-        start = r * size
-        tanh_forward(gates + start, recurrent + start, bias, h + start, size)
-
-
-@kernel
-def tanh_backward_rows(
-    dh: Ptr[T], h: Ptr[T], dgates: Ptr[T], size: i64, apart: i64, lo: i64, hi: i64
-):
-    for r in range(lo, hi):
-        tanh_backward(dh + r * size, h + r * size, dgates + r * apart, size)
-
-
-@kernel
-def relu_forward_rows(
-    gates: Ptr[T], recurrent: Ptr[T], bias: Ptr[T], h: Ptr[T], size: i64, lo: i64, hi: i64
-):
-    for r in range(lo, hi):
-        start = r * size
-        relu_forward(gates + start, recurrent + start, bias, h + start, size)
-
-
-@kernel
-def relu_backward_rows(
-    dh: Ptr[T], h: Ptr[T], dgates: Ptr[T], size: i64, apart: i64, lo: i64, hi: i64
-):
-    for r in range(lo, hi):
-        relu_backward(dh + r * size, h + r * size, dgates + r * apart, size)
+        place = r * apart
+        cell_backward(
+            dh + start, gates + parts * start, before + start, kept + start, dc + start,
+            dgates + place, dshares + place, size, size, kind,
+        )  # fmt: skip
 
 
 # --- all steps -------------------------------------------------------------------------
@@ -278,52 +226,20 @@ def add(x: Ptr[T], y: Ptr[T], count: i64):
 
 
 @inline
-def gate_products(
-    x: Ptr[T], weight: Ptr[T], share: Ptr[T], parts: i64, span: i64, u0: i64, u1: i64, apart: i64,
-    step: i64, k_size: i64, width: i64, b0: i64, b1: i64, blocks: i64, batch: i64, n: i64,
-    wide: i64,
-):  # fmt: skip
-    """The products of blocks of rows with the panels of some units, gate beside gate."""
-    for p in range(u0 * parts, u1 * parts):
-        to = share + ((p % parts) * span + (p // parts - u0) * width)
-        rows_by_panel(
-            x, weight + p * width * k_size, to, apart, step, k_size, width, 0, b0, b1, blocks,
-            batch, n, wide,
-        )  # fmt: skip
-
-
-@inline
-def cell(
-    gate: Ptr[T], own: Ptr[T], offset: Ptr[T], state: Ptr[T], c: Ptr[T], h: Ptr[T], tanh_c: Ptr[T],
-    inner: Ptr[T], old: Ptr[T], count: i64, size: i64, span: i64, kind: i64,
-):  # fmt: skip
-    """From products to the new hidden state of some units of one sample."""
-    if kind == LSTM:
-        lstm_forward(
-            gate, gate + size, gate + 2 * size, gate + 3 * size, own, offset, state, c, h, tanh_c,
-            count, size, span,
-        )  # fmt: skip
-        copy(c, state, count)
-    elif kind == GRU:
-        gru_forward(
-            gate, gate + size, gate + 2 * size, own, offset, old, h, inner, count, size, span
-        )
-    elif kind == TANH:
-        tanh_forward(gate, own, offset, h, count)
-    else:
-        relu_forward(gate, own, offset, h, count)
-
-
-@inline
 def panel_products(
-    a: Ptr[T], panels: Ptr[T], c: Ptr[T], apart: i64, step: i64, k_size: i64, width: i64, more: i64,
-    u0: i64, u1: i64, b0: i64, b1: i64, blocks: i64, batch: i64, n: i64, wide: i64,
+    x: Ptr[T], panels: Ptr[T], to: Ptr[T], parts: i64, span: i64, apart: i64, step: i64,
+    k_size: i64, width: i64, more: i64, u0: i64, u1: i64, b0: i64, b1: i64, blocks: i64, batch: i64,
+    n: i64, wide: i64,
 ):  # fmt: skip
-    """The products of blocks of rows with some panels, side by side from the first of these on."""
-    for u in range(u0, u1):
+    """The products of blocks of rows with the panels of some units, side by side.
+
+    Of units that have several ``parts`` (gates), each part is ``span`` behind the one before.
+    """
+    for p in range(u0 * parts, u1 * parts):
+        place = to + ((p % parts) * span + (p // parts - u0) * width)
         rows_by_panel(
-            a, panels + u * width * k_size, c + (u - u0) * width, apart, step, k_size, width, more,
-            b0, b1, blocks, batch, n, wide,
+            x, panels + p * width * k_size, place, apart, step, k_size, width, more, b0, b1, blocks,
+            batch, n, wide,
         )  # fmt: skip
 
 
@@ -334,8 +250,8 @@ def projected(
 ):  # fmt: skip
     """Hidden states multiplied by some panels of the projection, also as results."""
     panel_products(
-        whole, project, new + u0 * width, size, apart, size, width, 0, u0, u1, b0, b1, blocks,
-        batch, n, wide,
+        whole, project, new + u0 * width, 1, 0, size, apart, size, width, 0, u0, u1, b0, b1,
+        blocks, batch, n, wide,
     )  # fmt: skip
     j0 = u0 * width
     count = min(u1 * width, out) - j0
@@ -346,8 +262,8 @@ def projected(
 @kernel
 def forward_steps(
     data: Ptr[T], weight_in: Ptr[T], features: i64, gates: Ptr[T], bias: Ptr[T], weight: Ptr[T],
-    project: Ptr[T], shares: Ptr[T], running: Ptr[T], c: Ptr[T], tanh_c: Ptr[T], inner: Ptr[T],
-    full: i64, y: Ptr[T], now: i64, starts: Ptr[i64], steps: i64, reverse: i64, batch: i64,
+    project: Ptr[T], shares: Ptr[T], running: Ptr[T], c: Ptr[T], kept: Ptr[T], full: i64,
+    y: Ptr[T], now: i64, starts: Ptr[i64], steps: i64, reverse: i64, batch: i64,
     size: i64, out: i64, apart: i64, blocks: i64, row_parts: i64, unit_parts: i64, share_size: i64,
     kind: i64, parts: i64, projects: i64, joint: i64, width: i64, wide: i64, shared: i64, lo: i64,
     hi: i64,
@@ -372,14 +288,14 @@ def forward_steps(
             span = (u1 - u0) * width
             step = parts * span + width  # not a power of two
             share = shares + task * share_size
-            gate_products(
-                old, weight, share, parts, span, u0, u1, apart, step, out, width, b0, b1,
+            panel_products(
+                old, weight, share, parts, span, apart, step, out, width, 0, u0, u1, b0, b1,
                 blocks, batch, n, wide,
             )  # fmt: skip
             if joint:
-                gate_products(
-                    data + begin * features, weight_in, share + share_size // 2, parts, span, u0,
-                    u1, features, step, features, width, b0, b1, blocks, batch, n, wide,
+                panel_products(
+                    data + begin * features, weight_in, share + share_size // 2, parts, span,
+                    features, step, features, width, 0, u0, u1, b0, b1, blocks, batch, n, wide,
                 )  # fmt: skip
             for r in range(b0 * batch // blocks, min(b1 * batch // blocks, n)):
                 row = (begin + r) * size + j0
@@ -388,10 +304,15 @@ def forward_steps(
                 if joint:
                     for g in range(parts):
                         copy(own + (share_size // 2 + g * span), gate + g * size, count)
+                before = old + (r * apart + j0)
+                if kind == LSTM:
+                    before = running + (r * size + j0)
                 cell(
-                    gate, own, bias + j0, running + (r * size + j0), c + row, whole + row,
-                    tanh_c + row, inner + row, old + (r * apart + j0), count, size, span, kind,
+                    gate, own, bias + j0, before, c + row, whole + row, kept + row, count, size,
+                    span, kind,
                 )  # fmt: skip
+                if kind == LSTM:
+                    copy(c + row, before, count)
                 if projects == 0:
                     copy(whole + row, new + (r * apart + j0), count)
         if projects:
@@ -410,29 +331,6 @@ def forward_steps(
         if shared:
             if unit_parts > 1:
                 wait()
-
-
-@inline
-def cell_backward(
-    d: Ptr[T], gate: Ptr[T], before: Ptr[T], kept: Ptr[T], state: Ptr[T], outer: Ptr[T],
-    dgate: Ptr[T], total: Ptr[T], count: i64, size: i64, kind: i64, parts: i64,
-):  # fmt: skip
-    """The gradients of a row's gates, which are also added up for its block of rows."""
-    if kind == LSTM:
-        lstm_backward(d, gate, before, kept, state, dgate, count, size)
-    elif kind == GRU:
-        gru_backward(d, gate, before, kept, outer, dgate, count, size)
-    elif kind == TANH:
-        tanh_backward(d, kept, dgate, count)
-    else:
-        relu_backward(d, kept, dgate, count)
-    for g in range(parts):
-        if kind == GRU:
-            add(outer + g * size, total + g * size, count)
-        else:
-            add(dgate + g * size, total + g * size, count)
-    if kind == GRU:
-        add(dgate + 2 * size, total + 3 * size, count)
 
 
 @inline
@@ -492,15 +390,15 @@ def backward_steps(
             share = shares + task * share_size
             if projects:
                 panel_products(
-                    given + begin * out, project, share, out, span, out, width, 0, u0, u1, b0, b1,
-                    blocks, batch, n, wide,
+                    given + begin * out, project, share, 1, 0, out, span, out, width, 0, u0, u1, b0,
+                    b1, blocks, batch, n, wide,
                 )  # fmt: skip
             for b in range(b0, b1):
                 total = sums + (b * (4 if kind == GRU else parts) * size + j0)
                 for r in range(b * batch // blocks, min((b + 1) * batch // blocks, n)):
                     row = (begin + r) * size + j0
                     place = (begin + r) * apart + j0
-                    dgate = at(T, drecurrent + place * bytes)
+                    dshare = at(T, drecurrent + place * bytes)
                     held_row = states + ((held_at + r) * size + j0) * bytes
                     start_row = start + (r * size + j0) * bytes
                     before = at(T, held_row if r < held else start_row)
@@ -509,11 +407,17 @@ def backward_steps(
                         d = share + r * span
                     else:
                         add(dy + row, d, count)
+                    dgate = dshare
+                    if kind == GRU:
+                        dgate = dinput + place
                     cell_backward(
                         d, gates + ((begin + r) * k_size + j0), before, kept + row,
-                        dc + (r * size + j0), dinput + place, dgate, total, count, size, kind,
-                        parts,
+                        dc + (r * size + j0), dgate, dshare, count, size, kind,
                     )  # fmt: skip
+                    for g in range(parts):
+                        add(dgate + g * size, total + g * size, count)
+                    if kind == GRU:
+                        add(dshare + 2 * size, total + 3 * size, count)
         if s > 0 or last:
             if shared:
                 if unit_parts > 1:
@@ -525,6 +429,6 @@ def backward_steps(
                 u1 = (task % unit_parts + 1) * out_panels // unit_parts
                 left = at(T, drecurrent + begin * apart * bytes)
                 panel_products(
-                    left, weight, dh + u0 * width, apart, step, k_size, width,
+                    left, weight, dh + u0 * width, 1, 0, apart, step, k_size, width,
                     1 if kind == GRU else 0, u0, u1, b0, b1, blocks, batch, n, wide,
                 )  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 from weft.native import threads
 from weft.native.codegen.compiler import Assembly, Ptr, T, i64, inline
 from weft.native.codegen.jit import KINDS, kernel
-from weft.native.gemm.blocks import Block, block
+from weft.native.gemm.blocks import Block, block, choosing
 from weft.native.gemm.packed import K_BLOCK, ceil_div
 from weft.native.memory import buffers
 
@@ -31,17 +31,11 @@ def height(kind: str) -> int:
 
 def _rows(name: str, kind: str) -> str:
     """LLVM code of ``c = a @ b`` or ``c += a @ b`` for one panel and a few rows, as they come."""
-    most = height(kind)
+    cases = range(1, height(kind) + 1)
     lines = [Block(kind, "%apart", 1).declared()]
-    for rows in range(1, most + 1):
+    for rows in cases:
         lines.append(Block(kind, "%apart", 1, rows).onto_itself(f"{name}.{rows}", LOW))
-    lines += [f"define private void @{name}({LOW}, i64 %rows) nounwind {{"]
-    cases = " ".join(f"i64 {r}, label %r{r}" for r in range(1, most + 1))
-    lines += [f"  switch i64 %rows, label %none [ {cases} ]", "none:", "  ret void"]
-    given = ", ".join(part.replace("noalias ", "") for part in LOW.split(", "))
-    for r in range(1, most + 1):
-        lines += [f"r{r}:", f"  call void @{name}.{r}({given})", "  ret void"]
-    return "\n".join([*lines, "}"])
+    return "\n".join([*lines, *choosing(name, LOW, "rows", cases)])
 
 
 GIVEN = ("ptr", "ptr", "ptr", "i64", "i64", "i64", "i64", "i64")

@@ -6,6 +6,7 @@ extremes that are one of these are left to it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -22,14 +23,16 @@ BOOL = np.dtype(np.bool_)
 
 
 @kernel
-def greatest_rows(x: Ptr[T], y: Ptr[T], unclear: Ptr[i64], n: i64, lo: i64, hi: i64) -> None:
+def _extreme_rows(
+    x: Ptr[T], y: Ptr[T], unclear: Ptr[i64], n: i64, least: i64, lo: i64, hi: i64
+) -> None:
     for row in range(lo, hi):
         p = x + row * n
         best = p[0]
         for i in range(n):
             if p[i] != p[i]:
                 unclear[0] = 1
-            if p[i] > best:
+            if p[i] < best if least else p[i] > best:
                 best = p[i]
         if best == 0.0:
             unclear[0] = 1
@@ -37,58 +40,12 @@ def greatest_rows(x: Ptr[T], y: Ptr[T], unclear: Ptr[i64], n: i64, lo: i64, hi: 
 
 
 @kernel
-def least_rows(x: Ptr[T], y: Ptr[T], unclear: Ptr[i64], n: i64, lo: i64, hi: i64) -> None:
-    for row in range(lo, hi):
-        p = x + row * n
-        best = p[0]
-        for i in range(n):
-            if p[i] != p[i]:
-                unclear[0] = 1
-            if p[i] < best:
-                best = p[i]
-        if best == 0.0:
-            unclear[0] = 1
-        y[row] = best
-
-
-@kernel
-def _any_rows(x: Ptr[T], y: Ptr[b1], n: i64, lo: i64, hi: i64) -> None:
-    for row in range(lo, hi):
-        found = i64(0)
-        for i in range(n):
-            if x[row * n + i] != 0.0:
-                found = i64(1)
-        y[row] = found > 0
-
-
-@kernel
-def _all_rows(x: Ptr[T], y: Ptr[b1], n: i64, lo: i64, hi: i64) -> None:
+def _truth_rows(x: Ptr[T], y: Ptr[b1], n: i64, every: i64, lo: i64, hi: i64) -> None:
     for row in range(lo, hi):
         zeros = i64(0)
         for i in range(n):
-            if x[row * n + i] == 0.0:
-                zeros = i64(1)
-        y[row] = zeros < 1
-
-
-@kernel
-def _any_masks(x: Ptr[b1], y: Ptr[b1], n: i64, lo: i64, hi: i64) -> None:
-    for row in range(lo, hi):
-        found = i64(0)
-        for i in range(n):
-            if x[row * n + i]:
-                found = i64(1)
-        y[row] = found > 0
-
-
-@kernel
-def _all_masks(x: Ptr[b1], y: Ptr[b1], n: i64, lo: i64, hi: i64) -> None:
-    for row in range(lo, hi):
-        held = i64(0)
-        for i in range(n):
-            if x[row * n + i]:
-                held += 1
-        y[row] = held == n
+            zeros += i64(x[row * n + i] == 0)
+        y[row] = zeros == 0 if every else zeros < n
 
 
 @kernel
@@ -100,17 +57,25 @@ def integer_rows(x: Ptr[i64], y: Ptr[i64], n: i64, lo: i64, hi: i64) -> None:
         y[row] = total
 
 
+greatest_rows, least_rows = (
+    functools.partial(_extreme_rows.whole, least=flag) for flag in (False, True)
+)
+_any, _all = (functools.partial(_truth_rows.whole, every=flag) for flag in (False, True))
+_integers = integer_rows.whole
+
+
 @entry_points
-def entry(rows: Any, given: str, result: str, every: bool) -> Callable:
+def entry(rows: Callable, given: str, result: str, every: bool) -> Callable:
     """A reduction over all dimensions, or over the last, as one call."""
     shape, size, over = ("none", "size", "1") if every else ("lead", "last", "lead")
     flag = ("flag",) if result == "f32" else ()
     passes = ("take 0", "give 0", *flag, size)
-    spec = EntrySpec((given,), (f"{result} {shape}",), passes, over, size, most=MOST)
-    return rows.whole(spec, *(("f32",) if given == "f32" else ()))
+    return rows(EntrySpec((given,), (f"{result} {shape}",), passes, over, size, most=MOST), given)
 
 
-def _over(x: ndarray, dim: tuple[int, ...], rows: Any, given: str, result: str) -> ndarray | None:
+def _over(
+    x: ndarray, dim: tuple[int, ...], rows: Callable, given: str, result: str
+) -> ndarray | None:
     every = len(dim) == x.ndim
     if not every and (len(dim) != 1 or dim[0] != x.ndim - 1):
         return None
@@ -124,11 +89,10 @@ def extreme(x: ndarray, dim: tuple[int, ...], least: bool) -> ndarray | None:
 
 def truth(x: ndarray, dim: tuple[int, ...], every: bool) -> ndarray | None:
     """Whether all elements, or any, are not zero."""
-    if x.dtype is BOOL:
-        return _over(x, dim, _all_masks if every else _any_masks, "b1", "b1")
-    return _over(x, dim, _all_rows if every else _any_rows, "f32", "b1")
+    given = "b1" if x.dtype is BOOL else "f32"
+    return _over(x, dim, _all if every else _any, given, "b1")
 
 
 def integers(x: ndarray, dim: tuple[int, ...]) -> ndarray | None:
     """The sum of integers."""
-    return _over(x, dim, integer_rows, "i64", "i64")
+    return _over(x, dim, _integers, "i64", "i64")

@@ -5,31 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.native.codegen.compiler import Assembly
-from weft.native.gemm.blocks import block, masking
+from weft.native.gemm.blocks import VectorCode, masking
 
 VECTORS = 2  # of a line of a plane: as many squares as a vector has lanes
 
 
-class Squares:
+class Squares(VectorCode):
     """Writes code that takes the largest values of a vector of squares, and may rectify them."""
 
     def __init__(self, rectified: bool = False) -> None:
+        super().__init__()
         self.rectified = rectified
-        self.lanes = lanes = block()[0]
-        self.vector, self.whole = f"<{lanes} x float>", f"<{lanes} x i32>"
-        self.wide, self.mask = f"<{lanes} x i64>", f"<{lanes} x i1>"
-        self.lines: list[str] = []
-
-    def put(self, *lines: str) -> None:
-        self.lines += lines
-
-    def splat(self, to: str, kind: str, value: str) -> None:
-        """A vector of one value."""
-        vector, nought = f"<{self.lanes} x {kind}>", f"{self.whole} zeroinitializer"
-        self.put(
-            f"  {to}.i = insertelement {vector} poison, {kind} {value}, i64 0",
-            f"  {to} = shufflevector {vector} {to}.i, {vector} poison, {nought}",
-        )
+        self.whole, self.wide = f"<{self.lanes} x i32>", f"<{self.lanes} x i64>"
 
     def stores(self) -> list[str]:
         """Declarations of what ``largest`` calls."""
@@ -48,9 +35,9 @@ class Squares:
         twos = ", ".join(f"i64 {2 * j}" for j in range(self.lanes))
         self.put(*masking("%count", self.lanes))
         self.put("  %across.n = trunc i64 %across to i32", "  %next.n = add i32 %across.n, 1")
-        self.splat("%below", "i32", "%across.n")
-        self.splat("%beside", "i32", "%next.n")
-        self.splat("%start", "i64", "%first")
+        self.splat("%below", "%across.n", "i32")
+        self.splat("%beside", "%next.n", "i32")
+        self.splat("%start", "%first", "i64")
         self.put(f"  %at = add {self.wide} %start, <{twos}>")
 
     def largest(self, name: str, values: Sequence[str], mask: str, y: str, to: str) -> None:
@@ -93,30 +80,25 @@ class Squares:
     def line(self, name: str) -> str:
         """A function for ``%count`` squares of a plane, or as many as a vector has lanes."""
         lanes, vector = self.lanes, self.vector
-        load = f"{vector} @llvm.masked.load.v{lanes}f32.p0"
         given = "ptr noalias %x, ptr noalias %y, ptr noalias %to, i64 %across, i64 %first"
         self.put(
             *self.stores(),
-            f"declare {load}(ptr, i32, {self.mask}, {vector})",
+            f"declare {vector} {self.masked}(ptr, i32, {self.mask}, {vector})",
             f"define private void @{name}({given}, i64 %count) alwaysinline nounwind {{",
             "  %q = getelementptr float, ptr %x, i64 %across",
             "  %both = shl i64 %count, 1",
             "  %both.n = trunc i64 %both to i32",
         )
         self.places()
-        self.splat("%both.v", "i32", "%both.n")
+        self.splat("%both.v", "%both.n", "i32")
         for v in range(VECTORS):
             here = ", ".join(f"i32 {v * lanes + j}" for j in range(lanes))
             self.put(f"  %in{v} = icmp slt {self.whole} <{here}>, %both.v")
             for i, base in enumerate(("%x", "%q")):
-                taken = f"i32 4, {self.mask} %in{v}, {vector} zeroinitializer"
-                self.put(
-                    f"  %v{i}.{v}.p = getelementptr float, ptr {base}, i64 {v * lanes}",
-                    f"  %v{i}.{v} = call {load}(ptr %v{i}.{v}.p, {taken})",
-                )
+                self.load_masked(f"%v{i}.{v}", base, v * lanes, f"%in{v}")
         values = [f"%v{i}.{v}" for i in (0, 1) for v in range(VECTORS)]
         self.largest("%l", values, "%mask", "%y", "%to")
-        return "\n".join([*self.lines, "  ret void", "}"])
+        return self.text()
 
 
 square_line = Assembly(

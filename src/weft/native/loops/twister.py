@@ -15,6 +15,7 @@ from weft.native.codegen.compiler import (
     f32,
     fma,
     from_bits,
+    horner,
     i32,
     i64,
     inline,
@@ -41,9 +42,7 @@ def twist(key: Ptr[i32], other: Ptr[i32], to: Ptr[i32], lo: i64, hi: i64):
     for block in range(lo, hi):
         for i in range(227):
             other[i] = i32(key[i + 397]) ^ mixed(i32(key[i]), i32(key[i + 1]))
-        for i in range(227, 454):
-            other[i] = i32(other[i - 227]) ^ mixed(i32(key[i]), i32(key[i + 1]))
-        for i in range(454, 623):
+        for i in range(227, 623):
             other[i] = i32(other[i - 227]) ^ mixed(i32(key[i]), i32(key[i + 1]))
         other[623] = i32(other[396]) ^ mixed(i32(key[623]), i32(other[0]))
         for i in range(624):
@@ -106,13 +105,10 @@ def log_of(u: f32) -> f32:
     x = from_bits(bits(u) - (exponent << 23)) - 1.0
     e = f32(exponent)
     z = x * x
-    y = fma(x, 7.0376836292e-2, -1.1514610310e-1)
-    y = fma(y, x, 1.1676998740e-1)
-    y = fma(y, x, -1.2420140846e-1)
-    y = fma(y, x, 1.4249322787e-1)
-    y = fma(y, x, -1.6668057665e-1)
-    y = fma(y, x, 2.0000714765e-1)
-    y = fma(y, x, -2.4999993993e-1)
+    y = horner(
+        x, 7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+        -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1,
+    )  # fmt: skip
     y = fma(y, x, 3.3333331174e-1) * x
     y = fma(y, z, e * -2.12194440e-4)
     return y - 0.5 * z + x + e * 0.693359375

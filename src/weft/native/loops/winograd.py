@@ -71,18 +71,15 @@ BY_ONE, BY_HALF, BY_TWO = 2.0 / 9.0, -8.0 / 9.0, 1.0 / 9.0
 
 
 @inline
-def tile_line(
-    d0: Ptr[f32],
-    d1: Ptr[f32],
-    d2: Ptr[f32],
-    d3: Ptr[f32],
-    d4: Ptr[f32],
-    d5: Ptr[f32],
-    to: Ptr[f32],
-    apart: i64,
-    n: i64,
-    lanes: i64,
-):
+def tile_line(x: Ptr[f32], at: Ptr[i64], by: i64, to: Ptr[f32], apart: i64, n: i64, lanes: i64):
+    """A line of a tile, whose elements are vectors; ``at`` says where, in every ``by``-th entry."""
+    last = n - 1
+    d0 = x + at[0]
+    d1 = x + at[by]
+    d2 = x + at[2 * by]
+    d3 = x + at[min(3, last) * by]
+    d4 = x + at[min(4, last) * by]
+    d5 = x + at[last * by]
     for j in range(lanes):
         if n == 3:
             to[j] = d0[j] - d1[j]
@@ -115,22 +112,13 @@ def tile_line(
 @inline
 def tile(x: Ptr[f32], taps: Ptr[i64], half: Ptr[f32], to: Ptr[f32], step: i64, n: i64, lanes: i64):
     # Tiles of which each element is a vector at its own place; points are `step` apart.
-    last = n - 1
+    side = array(i64, 6)
+    for k in range(6):
+        side[k] = k * lanes
     for j in range(n):
-        d0 = x + taps[j]
-        d1 = x + taps[n + j]
-        d2 = x + taps[2 * n + j]
-        d3 = x + taps[min(3, last) * n + j]
-        d4 = x + taps[min(4, last) * n + j]
-        d5 = x + taps[last * n + j]
-        tile_line(d0, d1, d2, d3, d4, d5, half + j * lanes, n * lanes, n, lanes)
+        tile_line(x, taps + j, n, half + j * lanes, n * lanes, n, lanes)
     for i in range(n):
-        d = half + i * n * lanes
-        d3 = d + min(3, last) * lanes
-        d4 = d + min(4, last) * lanes
-        d5 = d + last * lanes
-        target = to + i * n * step
-        tile_line(d, d + lanes, d + 2 * lanes, d3, d4, d5, target, step, n, lanes)
+        tile_line(half + i * n * lanes, side, 1, to + i * n * step, step, n, lanes)
 
 
 @inline
