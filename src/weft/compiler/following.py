@@ -286,6 +286,10 @@ class Region(Learning, Redoing):
         self.learn_change(op, args, attrs)
         return None
 
+    def overlooks(self, target: Tensor) -> bool:
+        known = self.ids if self.learning else self.met
+        return region_of(target) is None and id(target) not in known
+
     def takes_on(self, target: Tensor, result: Tensor, name: str) -> bool:
         with self.lock:
             if MODES.now.backward is not None:

@@ -31,7 +31,7 @@ from weft.core.devices import (
 from weft.core.dlpack import exported
 from weft.core.gate import exchange, let_out
 from weft.core.inference import Untracked, fresh_cell, is_inference
-from weft.core.meta import LIVE, NO_DATA, MetaArray, plain
+from weft.core.meta import LIVE, NO_DATA, MetaArray, lacks_values, plain
 from weft.core.meta import like as like_meta
 from weft.core.meta import over as over_meta
 from weft.core.modes import INFERRING, MODES
@@ -1161,7 +1161,7 @@ pending.reads_metadata(
     *(Tensor.shape, Tensor.size, Tensor.dtype, Tensor.device, Tensor.ndim, Tensor.dim),
     *(Tensor.numel, Tensor.itemsize, Tensor.element_size, Tensor.nbytes, Tensor.stride),
     *(Tensor.is_complex, Tensor.requires_grad, Tensor.is_leaf, Tensor.is_meta, Tensor.is_cpu),
-    *(Tensor.__len__, Tensor.__iter__),
+    *(Tensor.__len__, Tensor.__iter__, lacks_values),
 )
 
 
