@@ -223,7 +223,7 @@ index_put_op = linear(
         Sample((m.real(4, 3), m.real(2, 3), np.array([2, 2])), {"where": (0,), "accumulate": True}),
         Sample((m.real(4, 3), m.real(), np.array([2, 0])), {"where": (1,), "accumulate": False}),
     ],
-    shape=shape_rules.same,
+    shape=shape_rules.indexed_put,
     batch=_index_put_batch,
 )
 

@@ -374,7 +374,7 @@ linear_with_bias_op = general(
         Sample((m.real(3), m.real(2, 3), m.real(2))),
         Sample((m.real(0, 3), m.real(2, 3), m.real(2))),
     ],
-    shape=shape_rules.affine,
+    shape=shape_rules.affine_with_bias,
     batch=_linear_batch,
 )
 linear_with_bias_op.edges = ("bias", "x", "weight.t")
