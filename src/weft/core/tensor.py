@@ -1006,7 +1006,9 @@ class Tensor(metaclass=_TensorMeta):
         memo[id(self)] = twin
         if self._node is not None:
             twin._node = AccumulateGrad(twin)
-        if self.grad is not None:
+        if type(self) is Parameter:
+            return twin  # as in PyTorch: without its gradient, and what it was given besides
+        if self.grad is not None and not isinstance(self, Parameter):
             twin.grad = copy.deepcopy(self.grad, memo)
         if self.__dict__:
             twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
