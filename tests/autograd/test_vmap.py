@@ -110,6 +110,9 @@ vmap(lambda r: r * 0 + torch.rand(6), randomness='different')(x)
 vmap(lambda r: torch.randn_like(r), randomness='different')(x)
 vmap(lambda r: r.clone().uniform_(), randomness='different')(x)
 vmap(lambda r: torch.bernoulli(r / 3), randomness='different')(x)
+vmap(lambda r: r.clone().uniform_(), randomness='same')(x.reshape(-1, 2, 3).permute(1, 2, 0))
+vmap(lambda r: F.gumbel_softmax(r), randomness='different')(x.t())
+F.gumbel_softmax(x.t())
 vmap(lambda r: F.dropout(torch.ones(6) + r * 0), randomness='different')(x)
 func.jacrev(lambda a: F.softmax(a, 0))(x[0])
 func.jacfwd(lambda a: F.softmax(a, 0))(x[0]).contiguous()
@@ -132,6 +135,13 @@ vmap(Cube.apply)(x)
 vmap(Old.apply)(x)
 back(lambda a: vmap(Square.apply)(a), x)
 """
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0), (1, 2, 0)])
+def test_values_drawn_for_a_batch_arrive_in_whatever_memory_order(order: tuple[int, ...]) -> None:
+    x = weft.zeros(3, 4, 5).permute(order)
+    drawn = weft.func.vmap(lambda r: r.clone().uniform_(), randomness="different")(x)
+    assert drawn.shape == x.shape and len(set(drawn.flatten().tolist())) == 60
 
 
 @needs_torch

@@ -228,3 +228,25 @@ def test_sizes_that_are_new_are_derived() -> None:
             del array
             assert compiled(x).tolist() == [3.0 * size] * size
         assert compiled.learned.resized >= 3
+
+
+def test_steps_at_new_sizes_reach_parameters_in_memory_that_numpy_was_given() -> None:
+    def course(how: Callable) -> list[Any]:
+        w = torch.ones(3, requires_grad=True)
+        optimizer = torch.optim.SGD([w], lr=1.0)
+
+        def step(x: Any, last: bool) -> None:
+            (x * w).sum().backward()
+            if last:
+                optimizer.step()
+                optimizer.zero_grad()
+
+        run, found = how(step), []
+        for k in range(8):
+            if k == 4:
+                w.detach().numpy()[:] = 5.0
+            run(torch.full((4 if k % 2 else 6, 3), k + 1.0), bool(k % 2))
+            found.append(w.tolist())
+        return found
+
+    assert course(torch.compile) == course(lambda step: step)

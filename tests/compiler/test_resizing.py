@@ -343,3 +343,23 @@ def test_many_random_programs() -> None:
     with compiled_programs.resized():
         reports += [compiled_programs.check(930_000_000 + k) for k in range(2000)]
     assert not [r for r in reports if r is not None]
+
+
+@pytest.mark.parametrize("way", ["bias", "values"])
+def test_a_call_at_a_new_size_that_does_not_fit_fails_where_it_is_made(way: str) -> None:
+    weight, given = torch.randn(5, 8), {"bias": torch.randn(5), "values": torch.randn(2, 8)}
+    at = torch.tensor([1, 0])
+
+    def function(x: Any) -> Any:
+        try:
+            if way == "bias":
+                return F.linear(x * 2, weight, given["bias"]) * 2
+            return (x * 2).index_put((at,), given["values"]) * 2
+        except RuntimeError:
+            return x
+
+    compiled = torch.compile(function)
+    for n in (6, 6, 6, 3, 3, 3, 2):
+        compiled(torch.ones(n, 8))
+    given["bias"], given["values"] = torch.randn(3), torch.randn(3, 8)
+    assert compiled(torch.ones(4, 8)).tolist() == [[1.0] * 8] * 4

@@ -659,6 +659,17 @@ def test_warnings_are_said_each_time() -> None:
     assert all(said == found[0] for said in found)
 
 
+def test_warnings_are_said_after_calls_were_watched_inside_of_others() -> None:
+    said = warnings.warn
+    with torch.compiler.auto():
+        for k in range(15):
+            x, mask = torch.ones(3, 4) * 2, torch.arange(3) == k % 3
+            x[mask] = 1.0  # ends a stretch; functions that it calls then begin another
+            x[mask, 0] = 0.0
+            assert x.sum().item() == 19.0
+    assert warnings.warn is said
+
+
 def test_random_numbers_are_drawn() -> None:
     x = torch.randn(20)
     compiled = torch.compile(lambda p: F.dropout(x, p) * 2)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import numpy
 import pytest
@@ -355,3 +357,62 @@ def test_a_change_of_memory_from_outside_is_noticed_after_another_course():
         x = torch.from_numpy(numpy.ones((2, 3))).requires_grad_()
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             run(x, flag)
+
+
+WRITTEN: dict[str, Callable] = {
+    "number": lambda h, x: h.__setitem__(0, 1.0),
+    "column": lambda h, x: h.__setitem__((slice(None), 1), x[:, 0]),
+    "added": lambda h, x: h[:, :2].add_(1.0),
+    "history": lambda h, x: torch.zeros(3, 4).add_(h),
+    "element": lambda h, x: h.__setitem__((0, 1), x[1, 1]),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_course_with_writes_that_run_at_once_is_learned_once(name: str) -> None:
+    layer = torch.nn.Linear(4, 4)
+
+    def step(x: Any) -> Any:
+        layer.zero_grad()
+        h = layer(x)
+        loss = h.pow(2).sum() if (made := WRITTEN[name](h, x)) is None else made.pow(2).sum()
+        loss.backward()
+        return loss
+
+    compiled = torch.compile(step)
+    for _ in range(6):
+        x = torch.randn(3, 4)
+        expected = step(x).item(), layer.weight.grad.clone()
+        assert compiled(x).item() == pytest.approx(expected[0], rel=1e-5)
+        assert torch.allclose(layer.weight.grad, expected[1], atol=1e-5)
+    assert compiled.learned.diverged == 1
+
+
+OVERLAPPING: dict[str, Callable] = {
+    "lerp": lambda t: t.lerp_(t[0], 0.5),
+    "addcmul": lambda t: t.addcmul_(t[:1], t[:, :1]),
+    "index_add": lambda t: t.index_add_(0, torch.tensor([0]), t[1:2]),
+    "out": lambda t: torch.add(t[:2], 1, out=t[1:3]),
+    "where": lambda t: torch.where(t > 0, t[0], t, out=t),
+    "index_put": lambda t: t.index_put_((torch.tensor([0, 1]),), t[1:3]),
+    "broadcast": lambda t: t.__setitem__(slice(0, 2), t[0, 0]),
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPPING)
+@pytest.mark.parametrize("part", [False, True])
+def test_memory_that_is_read_and_written_is_noticed_in_pending_views(name: str, part: bool) -> None:
+    def step(x: Any) -> Any:
+        t = (x * 2)[:3] if part else x * 2
+        before = t + 0.0
+        try:
+            OVERLAPPING[name](t)
+        except RuntimeError as error:
+            return str(error).partition("\n")[0], before + t
+        return "written", before + t
+
+    compiled, x = Compiled(step), torch.randn(3, 3)
+    for _ in range(CALLS):
+        (told, made), (said, expected) = compiled(x), step(x)
+        assert told == said
+        close(made, expected)

@@ -16,7 +16,6 @@ ALLOWED = {
     ("operators/indexing.py", "_put"): ON_THE_CPU,
     ("operators/random.py", "_drawn_batch"): "random values, which the host draws",
     ("operators/arithmetic.py", "_written_over"): ON_THE_CPU,
-    ("operators/creation.py", "source_for"): WITHOUT_VALUES,
     ("operators/random.py", "normal"): WITHOUT_VALUES,
     ("operators/random.py", "_prepared"): "whose callers look at its geometry",
 }

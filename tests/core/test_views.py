@@ -292,6 +292,7 @@ t.zeros(2, 2, 2).H
 t.zeros(3).H
 t.zeros(3).mT
 t.zeros(2, 3, 4).permute(0, 1)
+t.zeros(2, 3).permute(0, 1, 2)
 m.permute(0, 0)
 m.transpose(0, 5)
 t.zeros(2, 2, 2).t()

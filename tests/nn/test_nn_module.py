@@ -395,12 +395,15 @@ def modes(T):
 def copies(T):
     m = net(T)
     m.tied = m.scale
+    m(T.ones(1, 3)).sum().backward()
+    m.scale.note = 3
     twin = copy.deepcopy(m)
+    lost = [p.grad is None for p in twin.parameters()], hasattr(twin.scale, "note")
     twin.scale.data.fill_(7.0)
     shallow = copy.copy(m)
     own = twin.tied is twin.scale and twin.first is not m.first
     again = pickle.loads(pickle.dumps(T.nn.Sequential(T.nn.Linear(2, 3), T.nn.BatchNorm1d(3))))
-    return m.scale, twin.scale, own, shallow.first is m.first, repr(again), again.state_dict()
+    return lost, m.scale, twin.scale, own, shallow.first is m.first, repr(again), again.state_dict()
 
 
 @scenario

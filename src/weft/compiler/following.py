@@ -264,7 +264,10 @@ class Region(Learning, Redoing):
 
     def overwriting(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
         with self.lock:
-            return self.met_change(op, args, attrs)
+            instead = self.met_change(op, args, attrs)
+            if instead is None:  # what runs now compares the memory of its arguments
+                read_late(args)
+            return instead
 
     def met_change(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
         """An op is called in place: its target, if that was expected."""
@@ -285,6 +288,10 @@ class Region(Learning, Redoing):
         self.diverge(f"{op.name}_")
         self.learn_change(op, args, attrs)
         return None
+
+    def overlooks(self, target: Tensor) -> bool:
+        known = self.ids if self.learning else self.met
+        return region_of(target) is None and id(target) not in known
 
     def takes_on(self, target: Tensor, result: Tensor, name: str) -> bool:
         with self.lock:

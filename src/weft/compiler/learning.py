@@ -200,7 +200,13 @@ class Learning(Resizing):
         if self.may_change(args[0]):
             self.changing_now = (INPLACE, op, args, attrs)
         else:
-            self.cut(f"{op.name}_ on a view, or on a tensor that has views")
+            self.refuse_change(op, f"{op.name}_ on a view, or on a tensor that has views")
+
+    def refuse_change(self, op: Any, why: str) -> None:
+        """An op in place runs at once, here and where nothing is pending any more."""
+        self.at.opaque.add(op)
+        self.cut(why)
+        self.at.opaque.add(op)
 
     def learn_assignment(self, target: Tensor, result: Tensor, name: str) -> None:
         """A tensor is about to be changed to what a function gave, as ``change_by`` does."""
@@ -227,14 +233,14 @@ class Learning(Resizing):
         slot = self.ids.get(id(target))
         ours = slot is not None and slot[0] == RESULT and id(target) not in self.met
         if requires and not ours:
-            self.cut("a tensor from outside gets a history")
+            self.refuse_change(op, "a tensor from outside gets a history")
             return
         if (
             target._node is not None
             and not requires
             and (ours or not isinstance(target._node, AccumulateGrad))
         ):
-            self.cut("a tensor with a history is changed unseen by autograd")
+            self.refuse_change(op, "a tensor with a history is changed unseen by autograd")
             return
         kinds = (Kind(target._a, requires or target._node is not None),)
         roots = lambda slots, first: (Root(RESULT, first),)

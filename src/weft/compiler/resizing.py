@@ -453,6 +453,9 @@ class Resizing(Stretch):
         made.step = Stepping(like.op)
         if made.step.written != like.step.written or len(args) != like.count:
             return False
+        # Of memory from outside a copy is read, which is not what a step has to write to.
+        if any(made.slots[k][0] == LEAF and made.slots[k][1].outside for k in made.step.written):
+            return False
         try:
             arrays = [array_of(p) for p in args[: made.step.count]]
         except AttributeError:

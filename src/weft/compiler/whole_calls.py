@@ -209,15 +209,16 @@ def begin(region: Any, code: CodeType, args: tuple[Any, ...]) -> bool:
         return False
     _watched.append(Watched(region, code, args))
     region.watched_call = _watched[-1]
-    _warn, warnings.warn = warnings.warn, _noticed
+    if warnings.warn is not _noticed:  # as it is inside of a call that is watched
+        _warn, warnings.warn = warnings.warn, _noticed
     return True
 
 
 def end(result: Any) -> None:
     """The function has given a result, or has failed."""
-    if warnings.warn is _noticed:
-        warnings.warn = _warn
     watched = _watched.pop()
+    if not _watched and warnings.warn is _noticed:
+        warnings.warn = _warn
     region, home = watched.region, watched.home
     region.watched_call = None
     try:

@@ -21,6 +21,7 @@ from weft.core import errors, meta
 from weft.core.devices import taken
 from weft.core.meta import MetaArray
 from weft.core.modes import MODES
+from weft.core.pending import reads_metadata
 from weft.core.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
@@ -117,6 +118,9 @@ def _unsupported(what: str) -> NotImplementedError:
 def is_batched(x: Any) -> bool:
     """Whether something is a tensor that stands for a batch."""
     return isinstance(x, Tensor) and x._a.__class__ is BatchedArray
+
+
+reads_metadata(is_batched)
 
 
 def batched(physical: Tensor, level: int) -> Tensor:

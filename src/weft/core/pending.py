@@ -151,13 +151,22 @@ def region_of(tensor: Any) -> Any:
 
 def same_memory(tensor: Any, target: Any) -> bool:
     """Whether a tensor has the memory of one that is about to be written; it has values then."""
+    make_views(target)
     region = region_of(tensor)
     if region is not None and region.may_share(tensor, target):
         tensor._a.size  # noqa: B018 - computes what is pending
     return tensor._vc is target._vc
 
 
-METADATA[same_memory.__code__] = False
+def make_views(*tensors: Any) -> None:
+    """Compute pending views: from then on their version cells tell whose memory they show."""
+    for tensor in tensors:
+        region = region_of(tensor)
+        if region is not None and not region.owns(tensor):
+            tensor._a.size  # noqa: B018 - computes what is pending
+
+
+METADATA[same_memory.__code__] = METADATA[make_views.__code__] = False
 
 
 def slot_of(tensor: Any, name: str, frame: Any) -> Any:

@@ -31,7 +31,7 @@ from weft.core.devices import (
 from weft.core.dlpack import exported
 from weft.core.gate import exchange, let_out
 from weft.core.inference import Untracked, fresh_cell, is_inference
-from weft.core.meta import LIVE, NO_DATA, MetaArray, plain
+from weft.core.meta import LIVE, NO_DATA, MetaArray, lacks_values, plain
 from weft.core.meta import like as like_meta
 from weft.core.meta import over as over_meta
 from weft.core.modes import INFERRING, MODES
@@ -1006,7 +1006,9 @@ class Tensor(metaclass=_TensorMeta):
         memo[id(self)] = twin
         if self._node is not None:
             twin._node = AccumulateGrad(twin)
-        if self.grad is not None:
+        if type(self) is Parameter:
+            return twin  # as in PyTorch: without its gradient, and what it was given besides
+        if self.grad is not None and not isinstance(self, Parameter):
             twin.grad = copy.deepcopy(self.grad, memo)
         if self.__dict__:
             twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
@@ -1161,7 +1163,7 @@ pending.reads_metadata(
     *(Tensor.shape, Tensor.size, Tensor.dtype, Tensor.device, Tensor.ndim, Tensor.dim),
     *(Tensor.numel, Tensor.itemsize, Tensor.element_size, Tensor.nbytes, Tensor.stride),
     *(Tensor.is_complex, Tensor.requires_grad, Tensor.is_leaf, Tensor.is_meta, Tensor.is_cpu),
-    *(Tensor.__len__, Tensor.__iter__),
+    *(Tensor.__len__, Tensor.__iter__, lacks_values),
 )
 
 

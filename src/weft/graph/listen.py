@@ -49,6 +49,10 @@ class Listener:
     def overwriting(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
         """An op is about to run in place; whatever is returned stands in for it."""
 
+    def overlooks(self, target: Tensor) -> bool:
+        """Whether values may be put into a tensor without telling: nobody here has met it."""
+        return False
+
     def changing(self, op: Op, args: Any, attrs: dict[str, Any]) -> None:
         """An op has run and is about to write over its first input."""
 

@@ -14,6 +14,7 @@ from weft.core.dispatch import NO_ATTRS, REGISTRY, Op, apply
 from weft.core.gate import LISTENERS, announce
 from weft.core.inplace import apply_inplace, bump
 from weft.core.modes import MODES, OFF, PLAIN, SPECIAL
+from weft.core.pending import reads_metadata
 from weft.core.shapes import ShapeDtype
 from weft.core.short import OPERANDS, fast_binary, fast_unary
 from weft.core.tensor import Tensor, wrap
@@ -24,10 +25,15 @@ from weft.operators.outputs import put_into
 from weft.references.select import choose
 
 
+def _is_bool(x: Any) -> bool:
+    return isinstance(x, bool) or getattr(getattr(x, "_a", x), "dtype", 0) == dt.BOOL
+
+
+reads_metadata(_is_bool)
+
+
 def _no_bool_subtract(args: Any) -> None:
-    bools = [
-        isinstance(x, bool) or getattr(getattr(x, "_a", x), "dtype", 0) == dt.BOOL for x in args
-    ]
+    bools = [_is_bool(x) for x in args]
     if any(bools):
         which = "with a bool tensor is not supported. If you are trying to invert a mask, use the "
         which += "`~` or `logical_not()` operator instead."

@@ -136,7 +136,7 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
 
 def is_in_order(x: Tensor, format: Any) -> bool:
     """Whether a tensor has the strides of a memory format."""
-    return _in_order(x._a, format)
+    return _in_order(model_of(x), format)
 
 
 def as_image(result: Tensor, input: Tensor) -> Tensor:
@@ -273,7 +273,8 @@ def convert(x: Tensor, d: np.dtype, copy: bool = False, format: Any = None) -> T
 
 def _fits(x: Tensor, format: Any) -> bool:
     # As in PyTorch: rows are what any tensor is in but one with its channels innermost.
-    return (format is contiguous_format and not channels_wanted(x._a)) or _in_order(x._a, format)
+    model = model_of(x)
+    return (format is contiguous_format and not channels_wanted(model)) or _in_order(model, format)
 
 
 @api.method

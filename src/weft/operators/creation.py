@@ -677,7 +677,7 @@ def like_array(source: np.ndarray, d: np.dtype, memory_format: Any = None) -> An
 
 def source_for(input: Tensor, device: Any, d: np.dtype | None) -> tuple[np.ndarray, np.dtype]:
     """What a new tensor is to be like: an array on the device asked for, and a dtype."""
-    source = input._a
+    source: Any = model_of(input)
     d = source.dtype if d is None else d
     where = input.device if device is None else dev.present(device)
     if where.type in DEVICES:

@@ -20,7 +20,7 @@ from weft.core.inference import check_change
 from weft.core.inplace import apply_inplace, bump, check_overlap, check_writable
 from weft.core.meta import lacks_values, no_values, plain
 from weft.core.modes import MODES, OFF, SPECIAL
-from weft.core.pending import region_of, same_memory
+from weft.core.pending import make_views, region_of, same_memory
 from weft.core.tensor import Tensor, beside, wrap
 from weft.operators import api, shape_rules
 from weft.operators.build import Sample, linear
@@ -223,7 +223,7 @@ index_put_op = linear(
         Sample((m.real(4, 3), m.real(2, 3), np.array([2, 2])), {"where": (0,), "accumulate": True}),
         Sample((m.real(4, 3), m.real(), np.array([2, 0])), {"where": (1,), "accumulate": False}),
     ],
-    shape=shape_rules.same,
+    shape=shape_rules.indexed_put,
     batch=_index_put_batch,
 )
 
@@ -517,6 +517,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if isinstance(value, Tensor):
         if value._a.shape != target._a.shape:
             value = _without_lead(value)
+            make_views(value, target)
             if value._vc is target._vc:
                 value = value.expand(target.shape)  # one element may be written over its like
         apply_inplace(copy_op, (target, value), {})
@@ -677,6 +678,7 @@ def _put(target: Tensor, value: Tensor, indices: Any, where: Any, accumulate: bo
     mode = MODES.now.mode
     if value._a.dtype != target._a.dtype:
         value = value.to(target.dtype)
+    make_views(target, value, *indices)
     for x in (value, *indices):
         if x._vc is target._vc:
             check_shared(target._a, x._a, "index_put_", at_all=True)

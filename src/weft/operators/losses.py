@@ -15,6 +15,7 @@ from weft.core.batching import BatchedCall, each
 from weft.core.devices import host, taken
 from weft.core.meta import lacks_values
 from weft.core.modes import no_grad
+from weft.core.pending import model_of
 from weft.core.tensor import Tensor, beside
 from weft.operators import api, shape_rules
 from weft.operators.arguments import need_float, refuse, scalar_name
@@ -270,7 +271,7 @@ def huber_loss(
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between two vectors along a dimension."""
     x1, x2 = together(x1, x2)
-    common = dt.of_numpy(dt.result_dtype((x1._a, x2._a)))
+    common = dt.of_numpy(dt.result_dtype((model_of(x1), model_of(x2))))
     if not common.is_floating_point:
         refuse(
             "expected common dtype to be floating point, yet common dtype is "

@@ -12,6 +12,7 @@ from weft.core import errors, selection
 from weft.core.batching import BatchedCall, each
 from weft.core.devices import ones_like
 from weft.core.dispatch import NO_ATTRS, REGISTRY, Op, apply
+from weft.core.pending import model_of, reads_metadata
 from weft.core.short import fast_binary
 from weft.core.tensor import Tensor, beside, wrap
 from weft.operators import api, batch_rules, shape_rules
@@ -29,6 +30,9 @@ def is_complex(x: Any) -> bool:
     """Whether an array or a tensor has complex elements."""
     array = x if x.__class__ is np.ndarray else x._a if isinstance(x, Tensor) else x
     return array.dtype.kind == "c"
+
+
+reads_metadata(is_complex)
 
 
 def transposed(x: Any) -> Any:
@@ -370,7 +374,7 @@ linear_with_bias_op = general(
         Sample((m.real(3), m.real(2, 3), m.real(2))),
         Sample((m.real(0, 3), m.real(2, 3), m.real(2))),
     ],
-    shape=shape_rules.affine,
+    shape=shape_rules.affine_with_bias,
     batch=_linear_batch,
 )
 linear_with_bias_op.edges = ("bias", "x", "weight.t")
@@ -505,19 +509,19 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return mv_op(input, vec)
 
 
-def _check_vectors(name: str, a: np.ndarray, b: np.ndarray) -> None:
+def _check_vectors(name: str, a: Tensor, b: Tensor) -> None:
     if a.ndim != 1 or b.ndim != 1:
         raise _refuse(f"{name}: 1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
-    if a.dtype != b.dtype:
+    if a.dtype is not b.dtype:
         raise _refuse(
             f"{name}: expected both vectors to have same dtype, but found "
-            f"{TYPE_NAMES[dt.OF_NUMPY[a.dtype].name]} and {TYPE_NAMES[dt.OF_NUMPY[b.dtype].name]}"
+            f"{TYPE_NAMES[a.dtype.name]} and {TYPE_NAMES[b.dtype.name]}"
         )
-    if a.shape != b.shape:
+    n, m = a.numel(), b.numel()
+    if n != m:
         raise _refuse(
-            f"{name}: inconsistent tensor size, expected tensor [{a.size}] and src [{b.size}] to "
-            f"have the same number of elements, but got {a.size} and {b.size} elements "
-            "respectively"
+            f"{name}: inconsistent tensor size, expected tensor [{n}] and src [{m}] to have the "
+            f"same number of elements, but got {n} and {m} elements respectively"
         )
 
 
@@ -525,27 +529,27 @@ def _check_vectors(name: str, a: np.ndarray, b: np.ndarray) -> None:
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The sum of the products of two vectors' elements."""
     api.need_tensors("dot", input=input, tensor=tensor)
-    _check_vectors("dot", input._a, tensor._a)
+    _check_vectors("dot", input, tensor)
     return dot_op(input, tensor)
 
 
 @api.both(out=True)
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """The dot product with the first vector conjugated."""
-    _check_vectors("vdot", input._a, other._a)
+    _check_vectors("vdot", input, other)
     return dot_op(conjugate(input), other)
 
 
 @api.both(out=True)
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """The dot products of all vectors in the last dimensions."""
-    a, b = input._a, other._a
-    if not a.ndim or not b.ndim:
+    a, b = input.shape, other.shape
+    if not a or not b:
         return input * other
-    if a.shape[-1] != b.shape[-1]:
+    if a[-1] != b[-1]:
         raise _refuse(
             "inner() the last dimension must match on both input tensors but got shapes "
-            f"{list(a.shape)} and {list(b.shape)}"
+            f"{list(a)} and {list(b)}"
         )
     return tensordot(input, other, dims=([-1], [-1]))
 
@@ -640,7 +644,7 @@ def addr(
         input, vec1, vec2, beta, alpha = _beta_first("addr", input, vec1, vec2, *last)
     if vec1._a.ndim == vec2._a.ndim == 1:
         # Products too are of the common type.
-        wide = dt.OF_NUMPY[dt.result_dtype(x._a for x in (input, vec1, vec2))]
+        wide = dt.OF_NUMPY[dt.result_dtype(model_of(x) for x in (input, vec1, vec2))]
         vec1, vec2 = vec1.to(wide), vec2.to(wide)
     product = outer(vec1, vec2)
     common = dt.promote(input._a.dtype, product._a.dtype)

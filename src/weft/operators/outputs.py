@@ -19,7 +19,7 @@ from weft.core.dual import tangents_of
 from weft.core.inference import check_change
 from weft.core.inplace import check_overlap, is_dense, write
 from weft.core.modes import MODES
-from weft.core.pending import same_memory
+from weft.core.pending import make_views, same_memory
 from weft.core.short import PUT_INTO
 from weft.core.tensor import Tensor, strided, wrap
 from weft.native.memory.layout import dense_steps
@@ -327,6 +327,7 @@ def _check_memory(target: Tensor, name: str, inputs: Any) -> None:
     if name in OVERLAPPING:
         return
     read = list(tensors_in(inputs))
+    make_views(target, *read)
     for i, x in enumerate(read[:1] if name in ADDING else read):
         if x._vc is target._vc:
             distinct = name in DISTINCT and (i > 0 or name not in CHANGED_COPIES)

@@ -11,6 +11,7 @@ from weft.core import dtype as dt
 from weft.core import errors, foreign
 from weft.core.dispatch import NO_ATTRS, Op, apply
 from weft.core.inplace import apply_inplace
+from weft.core.pending import model_of
 from weft.core.shapes import ShapeDtype, broadcast
 from weft.core.short import fast_binary
 from weft.core.tensor import Tensor, wrap
@@ -423,7 +424,7 @@ nextafter_op = general(
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
     """The next number of the type from one value towards another."""
     api.need_tensors("nextafter", input=input, other=other)
-    common = dt.result_dtype((input._a, other._a))
+    common = dt.result_dtype((model_of(input), model_of(other)))
     if common.kind in "biuc":
         raise NotImplementedError(
             f"nextafter: not implemented for {dt.of_numpy(common)}\n  at {errors.here()}"

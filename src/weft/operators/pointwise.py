@@ -11,6 +11,7 @@ from weft.core import dtype as dt
 from weft.core import errors
 from weft.core.dispatch import Op
 from weft.core.inplace import apply_inplace
+from weft.core.pending import reads_metadata
 from weft.core.tensor import Tensor
 from weft.operators import api
 from weft.operators.arithmetic import conj_op, where_op
@@ -22,6 +23,9 @@ from weft.references.select import keep
 def is_complex(value: Any) -> bool:
     """Whether an array or tensor holds complex numbers."""
     return getattr(getattr(value, "_a", value), "dtype", dt.F32).kind == "c"
+
+
+reads_metadata(is_complex)
 
 
 def real_part(value: Any) -> Any:

@@ -172,7 +172,8 @@ def drawn_like(array: np.ndarray, draw: Callable[[tuple[int, ...]], np.ndarray])
     """Values for an array's elements, drawn in memory order; a meta array draws none."""
     if array.__class__ is MetaArray:
         return array.copy("K")
-    if array.flags.c_contiguous:
+    # What is drawn for a batch can't be put into an example; the memory of all has another order.
+    if array.flags.c_contiguous or array.__class__ is BatchedArray:
         return draw(array.shape)
     values = model_like(array)
     ordered = in_memory_order(values)
@@ -198,7 +199,10 @@ def fill(self: Tensor, name: str, values: np.ndarray) -> Tensor:
         bump(self, name)
         return self
     now = MODES.now
-    if now.mode is SPECIAL or (now.grad and edge_of(self) is not None):
+    told = now.mode is SPECIAL and (
+        now.unusual or not all(recorder.overlooks(self) for recorder in now.recorders)
+    )
+    if told or (now.grad and edge_of(self) is not None):
         return apply_inplace(FILLS[name], (self,), {"values": values})
     if MODES.now.grad and self._base is not None:
         check_writable(self, False, name)

@@ -275,6 +275,21 @@ def indexed(x: ShapeDtype, rest: list[ShapeDtype], where: tuple[int, ...]) -> Sh
     return ShapeDtype((*others[:at], *chosen, *others[at:]), x.dtype)
 
 
+def put_into(shape: Shape, value: Shape) -> Shape:
+    """A shape that a value broadcasts into without making it larger."""
+    if len(value) > len(shape) or broadcast(shape, value) != shape:
+        raise RuntimeError(f"{list(value)} does not broadcast to {list(shape)}")
+    return shape
+
+
+def indexed_put(
+    x: ShapeDtype, values: ShapeDtype, rest: list[ShapeDtype], where: tuple[int, ...]
+) -> Shape:
+    """The first input, some of whose elements are replaced."""
+    put_into(indexed(x, rest, where).shape, values.shape)
+    return x.shape
+
+
 def matrices(a: ShapeDtype, b: ShapeDtype) -> None:
     """Refuse products of different dtypes, as the references do."""
     if a.dtype != b.dtype:
@@ -314,6 +329,12 @@ def affine(x: ShapeDtype, weight: ShapeDtype) -> Shape:
     matrices(x, weight)
     _same_length(x.shape[-1], weight.shape[-1], x, weight)
     return (*x.shape[:-1], *weight.shape[:-1])
+
+
+def affine_with_bias(x: ShapeDtype, weight: ShapeDtype, bias: ShapeDtype) -> Shape:
+    """The same, with something added that broadcasts to it."""
+    shape = affine(x, weight)
+    return put_into(shape, bias.shape)
 
 
 # --- windows ---------------------------------------------------------------------------

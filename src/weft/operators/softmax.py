@@ -12,6 +12,8 @@ from weft.core.tensor import Tensor
 from weft.operators import api, batch_rules, shape_rules
 from weft.operators.arguments import need_float
 from weft.operators.build import Sample, general
+from weft.operators.casting import contiguous_format
+from weft.operators.creation import empty_like
 from weft.operators.pointwise import exp_op
 from weft.operators.reductions import sum_op
 
@@ -266,7 +268,7 @@ def gumbel_softmax(
     """A random, differentiable choice along a dimension; ``hard`` makes it one-hot."""
     if eps != 1e-10:
         warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
-    noise = -logits.detach().clone().exponential_().log()
+    noise = -empty_like(logits, memory_format=contiguous_format).exponential_().log()
     soft = softmax((logits + noise) / tau, dim)
     if not hard:
         return soft

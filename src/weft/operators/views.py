@@ -82,7 +82,8 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
         else:
             break
     if seen + 1 != 1 << rank or len(dims) != rank:
-        order = api.dims(api.shape_argument(dims), rank)
+        order = api.shape_argument(dims)
+        order = api.dims(order, rank) if len(order) == rank else order
     if len(order) != rank:
         raise RuntimeError(
             "permute(sparse_coo): number of dimensions in the tensor input does not match the "

@@ -1,0 +1,79 @@
+"""What need not end a stretch: functions that look at kinds of tensors, and new random values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as torch
+import weft.nn.functional as F
+from weft.compiler import Compiled
+
+CALLS = 5
+WAITING: dict[str, Callable] = {
+    "randn_like": lambda x, m: x + torch.randn_like(x),
+    "rand_like": lambda x, m: x * torch.rand_like(x),
+    "randint_like": lambda x, m: x + torch.randint_like(x, 9),
+    "zeros_like": lambda x, m: x + torch.zeros_like(x, device="cpu"),
+    "exponential_": lambda x, m: x / torch.empty_like(x).exponential_(),
+    "normal_": lambda x, m: x + torch.empty(4).normal_(1.0, 2.0),
+    "gumbel_softmax": lambda x, m: F.gumbel_softmax(x, hard=True),
+    "cosine_similarity": lambda x, m: F.cosine_similarity(x, m, dim=-1),
+    "dot": lambda x, m: x[0].dot(m[1]) + torch.vdot(x[1], x[2]),
+    "inner": torch.inner,
+    "addr": lambda x, m: torch.addr(x, m[0], x[1]),
+    "nextafter": lambda x, m: torch.nextafter(x.detach(), m),
+    "subtracted": lambda x, m: torch.sub(x, m, alpha=2),
+    "in_a_format": lambda x, m: x.to(torch.float32, memory_format=torch.contiguous_format),
+}
+
+
+def results(run: Callable) -> list[Any]:
+    torch.manual_seed(0)
+    m, w = torch.randn(4, 4).double(), torch.randn(4, 4).double().requires_grad_()
+    found = []
+    for _ in range(CALLS):
+        w.grad = None
+        made = run(w, m)
+        if made.requires_grad:
+            made.sum().backward()
+            found.append(w.grad.numpy().copy())
+        found.append(made.detach().numpy())
+    return found
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_what_reads_no_values_waits(name: str) -> None:
+    function = WAITING[name]
+    compiled = Compiled(lambda w, m: function(w * 2, m))
+    for made, expected in zip(results(compiled), results(compiled.function), strict=True):
+        np.testing.assert_allclose(made, expected, rtol=1e-12, atol=1e-12)
+    told = compiled.explain()
+    assert "value was read" not in told and "last time" not in told, told
+    assert compiled.learned.diverged == 1
+
+
+@pytest.mark.parametrize("kind", ["leaf", "result", "view", "part"])
+@pytest.mark.parametrize("automatic", [False, True])
+def test_random_values_in_tensors_that_were_read_before(kind: str, automatic: bool) -> None:
+    noise = torch.zeros(4, 4)
+    part = noise[1]
+
+    def function(w: Any) -> Any:
+        before = noise * w
+        target = {"leaf": noise, "result": before, "view": noise[2], "part": part}[kind]
+        with torch.no_grad():
+            target.normal_()
+        return before + noise, noise * 3
+
+    def course(run: Callable) -> list[Any]:
+        noise.zero_()
+        torch.manual_seed(0)
+        return [[t.tolist() for t in run(torch.full((4, 4), k + 1.0))] for k in range(CALLS)]
+
+    expected = course(function)
+    with torch.compiler.auto(automatic):
+        assert course(function if automatic else Compiled(function)) == expected
