@@ -19,6 +19,7 @@ from weft.compiler.passes.fusion import fused
 from weft.compiler.program import lower
 from weft.core import selection
 from weft.graph.spec import LEAVES, Ref
+from weft.native import onednn
 from weft.native.codegen import jit
 
 pytestmark = pytest.mark.skipif(jit.why_not() is not None, reason=str(jit.why_not()))
@@ -180,6 +181,7 @@ def test_fusion_of_large_graphs_takes_time_in_proportion(monkeypatch: pytest.Mon
     assert large < 12 * small  # eight times as many nodes
 
 
+@pytest.mark.skipif(not onednn.available(), reason="oneDNN makes the product")
 def test_a_vector_times_a_matrix_is_native() -> None:
     layer, x = weft.nn.Linear(32, 64), weft.randn(32, requires_grad=True)
     with weft.graph.record() as graph:
