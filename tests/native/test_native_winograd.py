@@ -246,6 +246,16 @@ def test_who_is_taken(fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     assert winograd.weight_grad(x, x, (64, 64, 3, 3), (1, 1), (0, 0)) is None
 
 
+@pytest.mark.parametrize(("window", "by"), [((3, 3), 2), ((3, 2), 1), ((4, 4), 1), ((5, 5), 2)])
+def test_other_windows_are_declined(window: Ints, by: int) -> None:
+    x, w = made(0, (2, 16, 24, 24), (16, 16, *window))
+    y = reference.convolution(x, w, (by, by), (1, 1), (1, 1), 1)
+    rest = (by, by), (1, 1)
+    assert winograd.convolution(x, w, None, *rest, None) is None
+    assert winograd.transposed(y, w, None, x.shape, *rest) is None
+    assert winograd.weight_grad(y, x, w.shape, *rest) is None
+
+
 def test_tiles_are_larger_with_fma_and_where_there_are_many_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

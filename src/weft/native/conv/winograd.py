@@ -53,7 +53,9 @@ def convolution(
         axes = zip(x.shape[2:], w.shape[2:], stride, padding, strict=True)
         extent = tuple((n + 2 * p - k) // s + 1 for n, k, s, p in axes)
     shape = (len(x), len(w), *extent)
-    if not takes(x, w, bias) or not fits(x.shape, w.shape, shape, 1, (stride, padding, (1, 1))):
+    if not _steps_over(w.shape, stride) or not takes(x, w, bias):
+        return None
+    if not fits(x.shape, w.shape, shape, 1, (stride, padding, (1, 1))):
         return None
     m = _side(len(x), extent, w.shape[2] // stride[0])
     return _run(forward_plan(x.shape, w.shape, shape, stride[0], padding, m), x, w, bias, shape)
@@ -63,7 +65,9 @@ def transposed(
     g: Array, w: Array, bias: Array | None, shape: Ints, stride: Ints, padding: Ints
 ) -> Array | None:
     """The transpose of a convolution of that input shape, or None."""
-    if not takes(g, w, bias) or not fits(shape, w.shape, g.shape, 1, (stride, padding, (1, 1))):
+    if not _steps_over(w.shape, stride) or not takes(g, w, bias):
+        return None
+    if not fits(shape, w.shape, g.shape, 1, (stride, padding, (1, 1))):
         return None
     by = stride[0]
     m = _side(len(g), tuple(ceil_div(size, by) for size in shape[2:]), w.shape[2] // by)
@@ -72,10 +76,18 @@ def transposed(
 
 def weight_grad(g: Array, x: Array, shape: Ints, stride: Ints, padding: Ints) -> Array | None:
     """The gradient of a convolution's weight, or None."""
-    if not takes(g, x) or not fits(x.shape, shape, g.shape, 1, (stride, padding, (1, 1))):
+    if not _steps_over(shape, stride) or not takes(g, x):
+        return None
+    if not fits(x.shape, shape, g.shape, 1, (stride, padding, (1, 1))):
         return None
     m = _side(len(x), g.shape[2:], shape[2] // stride[0])
     return _run_weights(weight_plan(x.shape, shape, g.shape, stride[0], padding, m), g, x)
+
+
+def _steps_over(weight: Ints, stride: Ints) -> bool:
+    """Whether windows are squares of two or three times the stride."""
+    high, wide = weight[2:]
+    return high == wide and stride[0] == stride[1] and high in (2 * stride[0], 3 * stride[0])
 
 
 def _side(samples: int, places: Ints, k: int) -> int:
