@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -250,3 +251,28 @@ def test_steps_at_new_sizes_reach_parameters_in_memory_that_numpy_was_given() ->
         return found
 
     assert course(torch.compile) == course(lambda step: step)
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["ops", "functions"])
+def test_memory_that_no_flag_tells_of(
+    whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shared with a file: copied when it is read, though the tensor is a new one in every call."""
+    if not whole:
+        monkeypatch.setattr(whole_calls, "compiled", lambda: None)
+    path = tmp_path / "numbers"
+    np.ones(4, np.float32).tofile(path)
+    numbers = np.memmap(path, np.float32)
+
+    def step(x: Any) -> Any:
+        y = torch.nn.functional.relu(x) * 2
+        numbers[:] += 1
+        return y
+
+    compiled = torch.compile(step)
+    shared = lambda: torch.from_file(str(path), shared=True, size=4)
+    for make in (lambda: torch.ones(4), shared):
+        for _ in range(CALLS):
+            x = make()
+            expected = (x * 2).tolist()
+            assert compiled(x).tolist() == expected

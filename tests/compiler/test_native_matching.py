@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import weft as torch
@@ -84,6 +85,25 @@ def check(compiled: Any, seen: Counter[tuple[bool, bool]]) -> None:
                 token.quick = checked(token, token.quick)
 
 
+def fresh() -> list[Any]:
+    """Tensors that nobody has met: some lie as those that were learned, some in memory of others.
+
+    That one of each is met later is as if a loader had made it.
+    """
+    kept = np.ones((3, 3), np.float32)
+    shown = torch.randn(3, 3)
+    shown.kept = shown.numpy()  # type: ignore[attr-defined]
+    given = torch.from_numpy(kept)
+    given.kept = kept  # type: ignore[attr-defined]
+    return [
+        *(torch.randn(3, 3), torch.ones(3, 3) * 2, torch.stack([torch.ones(3)] * 3)),
+        *(torch.randn(3, 3).t(), torch.randn(4, 3)[1:], torch.randn(3, 6)[:, ::2]),
+        *(torch.randn(3, 3).requires_grad_(), torch.ones(3, 3) + 1),
+        *(nn.Parameter(torch.randn(3, 3)), torch.from_numpy(np.ones((3, 3), np.float32))),
+        *(shown, given, torch.ones(3, 3).detach(), torch.randn(9).view(3, 3)),
+    ]
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_what_is_confirmed_is_what_python_confirms(seed: int) -> None:
     torch.manual_seed(seed)
@@ -104,7 +124,8 @@ def test_what_is_confirmed_is_what_python_confirms(seed: int) -> None:
     for k in range(60):
         args = list(usual)
         if k > 4 and chosen.random() < 0.5:
-            other = (chosen.choice(pool), chosen.choice(pool), chosen.choice([2.0, 3.0, 3]))
+            tensors = pool + fresh()
+            other = (chosen.choice(tensors), chosen.choice(tensors), chosen.choice([2.0, 3.0, 3]))
             other = (*other, chosen.randrange(2), *(chosen.random() < 0.5 for _ in range(2)))
             place = chosen.randrange(6)
             args[place] = other[place]
@@ -124,6 +145,29 @@ def test_what_is_confirmed_is_what_python_confirms(seed: int) -> None:
     if native_matching.functions() is not None:
         assert seen[True, True] > 50  # both say yes
         assert seen[False, True]  # left to Python, which knows that it is the same after all
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (4, 4), (2, 1, 4)])
+def test_leaves_that_lie_otherwise(shape: tuple[int, ...]) -> None:
+    """Each makes a course of its own, and the first is confirmed again."""
+    compiled = torch.compile(lambda x: x.relu() * 2)
+    seen: Counter[tuple[bool, bool]] = Counter()
+    others = [
+        *(torch.ones(3, 4), torch.ones(12), torch.ones(4, 3).double(), torch.ones(3, 4).t()),
+        *(torch.ones(4, 3, dtype=torch.int64), torch.ones(4, 6)[:, ::2], torch.ones(1, 4, 3)),
+        *(torch.ones(0, 3), torch.ones(1).expand(4, 3), torch.ones(4, 3, dtype=torch.int32)),
+        *(torch.ones(4), torch.ones(2), torch.ones(4, 4).t(), torch.ones(8, 1).view(2, 4)),
+    ]
+    for other in (*others, *others):
+        for _ in range(3):
+            compiled(torch.ones(shape))
+        check(compiled, seen)
+        for x in (other, other + 1, torch.ones(shape) - 2):
+            found, expected = compiled(x), compiled.function(x)
+            assert found.dtype is expected.dtype and found.stride() == expected.stride()
+            assert torch.equal(found, expected)
+    if native_matching.functions() is not None:
+        assert seen[True, True] > 20
 
 
 def test_a_leaf_that_was_met_is_not_met_again_in_another_role() -> None:

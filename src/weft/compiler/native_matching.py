@@ -30,8 +30,8 @@ from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor, read_unset
 from weft.native.codegen import emit, entry, jit, pending_slot, records
 from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, Emitter, LLVMValue
-from weft.native.codegen.entry import DATA, DESCR, RANK
-from weft.native.codegen.records import Slots, Unsupported
+from weft.native.codegen.entry import DATA, DESCR, FLAGS, RANK, SHAPE, STRIDES
+from weft.native.codegen.records import BASE, Slots, Unsupported
 from weft.native.once import lazy, once
 
 # How an argument is compared: with a result, with a leaf that was met, with an argument before it,
@@ -61,6 +61,8 @@ _OBJECTS = {
     "'_default'": sys.intern("_default"), "list": list, "ndarray": np.ndarray,
     "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
 }  # fmt: skip
+OWNS = 4  # of an array's flags: its memory is its own
+WEAK_REFERENCES = np.ndarray.__weakrefoffset__
 EXACT = 2.0**24  # counters below this count by one in every float type
 
 
@@ -69,7 +71,7 @@ class MatchingLayout:
 
     def __init__(self) -> None:
         self.tensor = Slots(Tensor, *records.TENSOR)
-        self.leaf = Slots(LeafSlot, "cls", "last", "node", "outside", "seen")
+        self.leaf = Slots(LeafSlot, "cls", "last", "lies", "node", "outside", "seen")
         self.node = Slots(AccumulateGrad, "extras", "post_accumulate")
         self.region = Slots(Stretch, *Stretch.__slots__)
         self.state = Slots(State, "backward", "grad", "unusual")
@@ -159,17 +161,49 @@ class Confirming(Emitter):
     def compare_memory(
         self, x: LLVMValue, array: LLVMValue, slot: LLVMValue, otherwise: str
     ) -> None:
-        """Go on only with a tensor in the memory that its leaf had the last time, and its node."""
+        """Go on only with a tensor that can be a leaf, as far as this can tell.
+
+        It is in the memory that the leaf had the last time, or in memory of its own that nobody
+        else knows of, which lies in the same way: what ``LeafSlot.fits`` says of such a tensor.
+        """
         leaf, tensor = self.layout.leaf, self.layout.tensor
+        new, done, none = self.label(), self.label(), self.known("None")
         last = self.load(slot, leaf["last"])
         self.leave_unless(self.is_a(last, "ref"), otherwise)
-        for one, other in (
-            (array, self.load(last, HEAD)),
-            (self.load(x, tensor["_node"]), self.load(slot, leaf["node"])),
-            (self.load(x, tensor["_base"]), self.known("None")),
-            (self.first_of(self.known("LET_OUT")), self.load(slot, leaf["seen"])),
+        for one, other, label in (
+            (self.load(x, tensor["_node"]), self.load(slot, leaf["node"]), otherwise),
+            (self.load(x, tensor["_base"]), none, otherwise),
+            (array, self.load(last, HEAD), new),
+            (self.first_of(self.known("LET_OUT")), self.load(slot, leaf["seen"]), otherwise),
         ):
-            self.leave_unless(self.test("eq", one, other), otherwise)
+            self.leave_unless(self.test("eq", one, other), label)
+        self.go(done)
+        self.here(new)
+        self.leave_unless(self.is_a(array, "ndarray"), otherwise)
+        self.leave_unless(self.test("eq", self.load(x, tensor["_x"]), none), otherwise)
+        owner = self.variable("ptr", array)
+        base = self.load(array, BASE)
+        with self.otherwise(self.test("eq", base, NULL)):
+            self.store(base, owner)
+        holder = self.load(owner)
+        self.leave_unless(self.is_a(holder, "ndarray"), otherwise)
+        known = self.load(holder, WEAK_REFERENCES)  # that of a flag would be one
+        self.leave_unless(self.test("eq", known, NULL), otherwise)
+        owns = self.arithmetic("and", self.load(holder, FLAGS, "i32"), LLVMValue(str(OWNS), "i32"))
+        self.leave_if(self.test("eq", owns, 0), otherwise)
+        lies = self.at(self.load(slot, leaf["lies"]), BYTES)
+        kind = self.value("i64", f"ptrtoint ptr {self.load(array, DESCR)} to i64")
+        rank = self.value("i64", f"sext i32 {self.load(array, RANK, 'i32')} to i64")
+        for value, place in ((kind, 0), (rank, 8)):
+            self.leave_unless(self.test("eq", value, self.load(lies, place, "i64")), otherwise)
+        for held, first in ((SHAPE, 2), (STRIDES, self.arithmetic("add", rank, 2))):
+            sizes = self.load(array, held)
+            with self.each(rank) as k:
+                wanted = self.load(lies, self.scaled(self.arithmetic("add", k, first)), "i64")
+                now = self.load(sizes, self.scaled(k), "i64")
+                self.leave_unless(self.test("eq", now, wanted), otherwise)
+        self.go(done)
+        self.here(done)
 
     def advance(self) -> None:
         """Note the token, and go to the point behind it."""

@@ -8,6 +8,7 @@ the present point; nothing is computed meanwhile.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any, NamedTuple
@@ -73,7 +74,9 @@ class LeafSlot:
     One in memory that NumPy can reach is met anew by each call, since it may have changed.
     """
 
-    __slots__ = ("cls", "kind", "last", "node", "number", "outside", "owner", "plain", "seen")
+    __slots__ = (
+        *("cls", "kind", "last", "lies", "node", "number", "outside", "owner", "plain", "seen"),
+    )
 
     def __init__(self, number: int, tensor: Tensor) -> None:
         self.number = number
@@ -88,6 +91,10 @@ class LeafSlot:
         self.seen = LET_OUT[0]
         self.cls, self.node = tensor.__class__, tensor._node
         self.plain = tensor._base is None
+        # How its array lies, as compiled code compares it: dtype, rank, shape and strides.
+        kind = self.kind
+        lies = id(kind.dtype), len(kind.shape), *kind.shape, *kind.strides
+        self.lies = struct.pack(f"{len(lies)}q", *lies)
 
     def fits(self, x: Any) -> bool:
         """Whether a tensor can play this role."""
