@@ -12,6 +12,8 @@ import pytest
 
 import weft as torch
 from weft import nn
+from weft.compiler import whole_calls
+from weft.compiler.trace import walk
 
 ROUNDS = 60
 
@@ -102,3 +104,49 @@ def test_a_step_that_is_interrupted_is_made_once_or_not_at_all(static: bool) -> 
     expected = after_a_step(model, optimizer, x, y)
     compiled(x, y)
     assert same(state(model, optimizer), expected)
+
+
+def confirms() -> bool:
+    """Whether calls of functions are confirmed as a whole."""
+    compiled = torch.compile(lambda x: nn.functional.softplus(x) * 2)
+    for _ in range(8):
+        compiled(torch.ones(3))
+    return any(p.whole for root in compiled.learned.roots.values() for p in walk(root))
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers")
+def test_functions_are_confirmed_after_interruptions() -> None:
+    """The hook by which functions start is let go of, wherever the handler has raised."""
+    if whole_calls.compiled() is None:
+        pytest.skip("functions run as ever")
+
+    def handler(*args: Any) -> None:
+        if waiting:
+            waiting.clear()
+            raise Stopped
+
+    waiting: list[int] = []
+    model = nn.Linear(2, 2)
+    compiled = torch.compile(lambda x: nn.functional.relu(model(x)) * 2)
+    x = torch.ones(3, 2)
+    for _ in range(8):
+        compiled(x)
+    before_all = signal.signal(signal.SIGALRM, handler)
+    try:
+        for k in range(10 * ROUNDS):
+            try:
+                waiting.append(k)
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 6e-5))
+                for _ in range(20):
+                    compiled(x)
+                waiting.clear()
+            except Stopped:
+                pass
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                torch.set_grad_enabled(True)
+            if k % ROUNDS == 0:
+                assert confirms()
+    finally:
+        signal.signal(signal.SIGALRM, before_all)
+    assert confirms()

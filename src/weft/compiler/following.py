@@ -109,7 +109,9 @@ class Region(Learning, Redoing):
     def hook(self) -> None:
         """Let calls of functions be confirmed as a whole, once there is something to confirm."""
         if self.learned.tokens and (made := whole_calls.compiled()) is not None:
-            self.hooked = made.switch_off if made.switch(self, MODES.now) else None
+            self.hooked = made.switch_off  # first: a signal's handler may raise in between
+            if not made.switch(self, MODES.now):
+                self.hooked = None
 
     def unhook(self) -> None:
         if self.hooked is not None:
