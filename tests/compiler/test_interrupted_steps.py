@@ -8,6 +8,7 @@ import signal
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 
 import weft as torch
@@ -150,3 +151,44 @@ def test_functions_are_confirmed_after_interruptions() -> None:
     finally:
         signal.signal(signal.SIGALRM, before_all)
     assert confirms()
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers")
+def test_automatic_compiling_goes_on_after_interruptions() -> None:
+    """No half of a call stays behind, which would be read in the next one."""
+
+    def handler(*args: Any) -> None:
+        if waiting:
+            waiting.clear()
+            raise Stopped
+
+    def trained(steps: int) -> tuple[Any, Any, list[float]]:
+        model, _, step = trainer()
+        torch.manual_seed(1)
+        x = torch.randn(8, 128, dtype=torch.float64)
+        y = torch.randn(8, 32, dtype=torch.float64)
+        return model, lambda: step(x, y), [step(x, y).item() for _ in range(steps)]
+
+    waiting: list[int] = []
+    _, _, expected = trained(8)
+    before_all = signal.signal(signal.SIGALRM, handler)
+    try:
+        with torch.compiler.auto():
+            model, again, _ = trained(30)
+            for k in range(5 * ROUNDS):
+                try:
+                    waiting.append(k)
+                    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 1e-3))
+                    for _ in range(3):
+                        again().item()
+                    waiting.clear()
+                except Stopped:
+                    pass
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    torch.set_grad_enabled(True)
+                if k % ROUNDS == ROUNDS - 1:
+                    assert all(p.isfinite().all() for p in model.parameters())
+                    np.testing.assert_allclose(trained(8)[2], expected, rtol=1e-9)
+    finally:
+        signal.signal(signal.SIGALRM, before_all)

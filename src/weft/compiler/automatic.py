@@ -8,8 +8,10 @@ a compiled function.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from weft.compiler.following import Region
@@ -123,6 +125,15 @@ class Automatic(Region):
             self.place.diverged += 1
         super().diverge(why)
 
+    def begin_anew(self) -> None:
+        """Something was raised while a call was noted, perhaps by a signal's handler.
+
+        What came before it happens, as in eager mode; what follows is another stretch.
+        """
+        if not self.idle and not self.busy:
+            self.abandon()
+            self.go_on(self.at)
+
     def stop(self) -> None:
         """Compute what is pending, and let the program run eagerly again."""
         if self in MODES.now.recorders:
@@ -139,6 +150,29 @@ class Automatic(Region):
         given_up = sum(1 for p in self.places.values() if p.passed > PATIENCE and not p.promising)
         counts = f"{len(self.places)} places were passed, {found} begin a compiled stretch"
         return f"{explained(self.learned)}\n  {counts}, {given_up} were given up"
+
+
+def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a region that no function of its own surrounds: an error must not leave it with
+    half a call.
+    """
+
+    @functools.wraps(method)
+    def call(self: Automatic, *args: Any) -> Any:
+        try:
+            return method(self, *args)
+        except BaseException:
+            self.begin_anew()
+            raise
+
+    return call
+
+
+for _name in (
+    *("before", "saw", "overwriting", "takes_on", "writing", "detaching", "backs", "went_back"),
+    *("steps", "calls", "read", "written_to"),
+):
+    setattr(Automatic, _name, _guarded(getattr(Automatic, _name)))
 
 
 def listening_here() -> Automatic | None:

@@ -40,10 +40,10 @@ class Redoing(Stretch):
         if self.learning:
             return
         path, before, self.busy = self.path, self.busy, True
-        self.show_hidden(self.bumped)
         values: list[Any] = []
-        numbers, left = iter(self.numbers), list(reversed(path))
+        numbers, left = iter(self.numbers), path[::-1]
         try:
+            self.show_hidden(self.bumped)
             with ordinary(self.default):
                 while left:
                     self.redo(left[-1], values, numbers)
