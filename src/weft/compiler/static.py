@@ -2,11 +2,11 @@
 
 ``torch.compile(fn, static=True)`` records a call as a graph and from then on runs the graph's
 program: forward, backward and optimizer as one native call. Guarded are the arguments (which
-tensors are inputs, their shapes, dtypes and strides, all other arguments by value), the modules and
-optimizers that the function can reach (which parameters, buffers and states they have, the groups
-of optimizers, hooks, ``training`` flags and other settings of modules), grad mode and default
-dtype. Settings of optimizers are read in every step. Everything else that Python does is left out:
-that is the promise, and ``explain()`` lists it.
+tensors are inputs, their shapes, dtypes and strides; numbers, texts and what holds them by value,
+other objects by identity), the modules and optimizers that the function can reach (which
+parameters, buffers and states they have, the groups of optimizers, hooks, ``training`` flags and
+other settings of modules), grad mode and default dtype. Settings of optimizers are read in every
+step. Everything else that Python does is left out: that is the promise, and ``explain()`` lists it.
 """
 
 from __future__ import annotations
