@@ -125,8 +125,8 @@ def _unless(mask: ndarray, args: Any, options: Any) -> bool:
         raise Unplannable("a value is read")
     plan = buffers.planner()
     assert plan is not None
-    numbers = _converted(mask, np.dtype(np.float32))
-    total = _reduced(np.maximum, numbers.reshape(-1), 0)
+    numbers = _converted(mask, np.dtype(np.float32)).reshape(-1)
+    total = numbers if numbers.size == 1 else _reduced(np.maximum, numbers, 0)
     plan.checked(_converted(total.reshape(1), np.dtype(np.int64)))
     return False
 
