@@ -1,5 +1,7 @@
 """Native indexing against NumPy's."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -111,7 +113,7 @@ def test_a_thread_writes_its_own_rows_alone(rng, single):
 
 
 def test_rows_are_exchanged_and_restored(rng):
-    index = np.array([3, 1, 3, -1, 0, -7])
+    index = np.array([3, 1, 3, 6, 0, 0])
     for dim, inner in ((0, 1), (1, 5), (1, 40)):
         x = rng.standard_normal((7, inner) if not dim else (2, 7, inner)).astype(np.float32)
         shape = (*x.shape[:dim], index.size, inner)
@@ -159,11 +161,19 @@ def test_slices(rng, integer, dtype, dim):
             )
             same(found, wanted)
         same(over_threads(lambda x=x: indexing.index_copy(x, source, index, dim)), put)
-    index[4] = SHAPE[dim]
-    assert indexing.index_select(plain, index, dim) is None
-    assert indexing.index_add(plain, source, index, dim, 1) is None
-    index[4] = -1
-    assert indexing.index_select(plain, index, dim) is None
+        filled, seven, back = plain.copy(), np.array(7, dtype), index - SHAPE[dim]
+        filled[places] = seven
+        for given in (index, back):
+            run = functools.partial(indexing.index_fill, x, seven, given, dim)
+            same(over_threads(run), filled)
+    for wrong in (SHAPE[dim], -1):
+        index[4] = wrong
+        assert indexing.index_select(plain, index, dim) is None
+        assert indexing.index_add(plain, source, index, dim, 1) is None
+        assert indexing.index_copy(plain, source, index, dim) is None
+    for wrong in (SHAPE[dim], -SHAPE[dim] - 1):
+        index[4] = wrong
+        assert indexing.index_fill(plain, np.array(7, dtype), index, dim) is None
 
 
 # --- x[index]

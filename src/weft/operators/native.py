@@ -106,6 +106,7 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "index_select": (2, "loops.indexing:index_select"),
     "index_add": (4096, "loops.indexing:index_add"),
     "index_copy": (4096, "loops.indexing:index_copy"),
+    "index_fill": (4096, "loops.indexing:index_fill"),
     "index": (4096, "loops.indexing:index"),
     "index_backward": (4096, "loops.indexing:index_back"),
     "index_put": (4096, "loops.indexing:index_put"),
@@ -113,6 +114,7 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "gather_backward": (64, "loops.indexing:gather_back"),
     "scatter": (512, "loops.indexing:scatter"),
     "scatter_add": (64, "loops.indexing:scatter_add"),
+    "one_hot": (64, "loops.indexing:one_hot"),
     "take_along": (4096, "loops.indexing:take_along"),
     "put_along": (4096, "loops.indexing:put_along"),
     # recurrent layers
@@ -175,8 +177,20 @@ SMALL: dict[str, tuple[str, ...]] = {
 # Kernels that give the same bits as NumPy, so that they may wait until they are worth loading.
 EXACT = (
     *("max_pool_with_indices", "adaptive_max_pool", "plane_scatter", "plane_gather", "embedding"),
-    *("index_select", "index_copy", "index", "index_put", "gather", "scatter", "take_along"),
-    *("put_along", "reshape", "clone", "cat", "stack", "to_copy", "where", "masked_fill"),
+    *("index_select", "index_copy", "index_fill", "index", "index_put", "gather"),
+    *(
+        "scatter",
+        "one_hot",
+        "take_along",
+        "put_along",
+        "reshape",
+        "clone",
+        "cat",
+        "stack",
+        "to_copy",
+        "where",
+        "masked_fill",
+    ),
     *(
         "tril",
         "triu",
