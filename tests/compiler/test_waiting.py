@@ -118,3 +118,13 @@ def test_a_bad_index_is_refused_where_its_call_stands(name: str) -> None:
         return found
 
     assert course(Compiled(step)) == course(step)
+
+
+def test_batch_norm_with_a_plain_average_is_one_course() -> None:
+    mine, theirs = (torch.nn.BatchNorm1d(4, momentum=None).double() for _ in range(2))
+    compiled = Compiled(lambda x: mine(x * 2) + 1)
+    for _ in range(6):
+        x = torch.randn(8, 4).double()
+        assert torch.allclose(compiled(x), theirs(x * 2) + 1)
+        assert torch.allclose(mine.running_var, theirs.running_var, rtol=1e-12)
+    assert compiled.learned.diverged == 2  # the count of batches is read in between
