@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.core.dispatch import REGISTRY
-from weft.core.selection import offer, offer_small
+from weft.core.selection import NEVER, offer, offer_small
 
 # Elementwise ops with functions that NumPy rounds otherwise: from which size on.
 FUNCTIONS = {
@@ -23,6 +23,9 @@ FUNCTIONS = {
 # Exact ones that NumPy does in several passes, or slowly.
 CLUMSY = ("relu", "leaky_relu", "keep", "hardtanh", "maximum", "minimum")
 CLUMSY_LIMIT = 4096
+
+# NumPy is as fast at these: there are loops for programs, which would have to call it.
+ONLY_PLANNED = ("sinh", "cosh", "asin", "acos", "asinh", "acosh", "atanh")
 
 # op -> size from which it pays, forward kernel, backward kernels by rule (below weft.native)
 KERNELS: dict[str, tuple[Any, ...]] = {
@@ -217,5 +220,7 @@ def register() -> None:
         offer_small(REGISTRY[name], *small)
     for name, limit in FUNCTIONS.items():
         REGISTRY[name].limit, REGISTRY[name].exact = limit, 0
+    for name in ONLY_PLANNED:
+        REGISTRY[name].limit = NEVER
     for name in CLUMSY:
         REGISTRY[name].limit = CLUMSY_LIMIT
