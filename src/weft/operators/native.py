@@ -117,6 +117,7 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "gather_backward": (64, "loops.indexing:gather_back"),
     "scatter": (512, "loops.indexing:scatter"),
     "scatter_add": (64, "loops.indexing:scatter_add"),
+    "scatter_reduce": (512, "loops.indexing:scatter_reduce"),
     "one_hot": (64, "loops.indexing:one_hot"),
     "take_along": (4096, "loops.indexing:take_along"),
     "put_along": (4096, "loops.indexing:put_along"),

@@ -244,6 +244,49 @@ def mark_classes(index: Ptr[i64], out: Ptr[i64], bad: Ptr[i64], n: i64, lo: i64,
         bad[0] = 1
 
 
+@kernel
+def combine(
+    x: Ptr[T], source: Ptr[T], index: Ptr[U], out: Ptr[T], counts: Ptr[i64], bad: Ptr[i64], n: i64,
+    count: i64, inner: i64, start: T, sums: i64, product: i64, largest: i64, mean: i64, fresh: i64,
+    lo: i64, hi: i64,
+):  # fmt: skip
+    wrong = array(i64, 1)
+    wrong[0] = 0
+    for o in range(lo, hi):
+        to = out + o * n * inner
+        many = counts + o * n * inner
+        for k in range(n * inner):
+            to[k] = x[o * n * inner + k]
+            if mean:
+                many[k] = 1 - fresh
+        for k in range(count * inner if fresh else 0):
+            v = checked(index[o * count * inner + k], n, 0, wrong)
+            to[v * inner + k % inner] = start
+        for j in range(count):
+            for i in range(inner):
+                k = (o * count + j) * inner + i
+                at = checked(index[k], n, 0, wrong) * inner + i
+                a = to[at]
+                b = source[k]
+                if sums:
+                    to[at] = a + b
+                else:
+                    if product:
+                        to[at] = a * b
+                    else:
+                        if largest:
+                            to[at] = a if a >= b or a != a else b
+                        else:
+                            to[at] = a if a <= b or a != a else b
+                if mean:
+                    many[at] += 1
+        if mean:
+            for k in range(n * inner):
+                to[k] = to[k] / T(max(many[k], 1))
+    if wrong[0]:
+        bad[0] = 1
+
+
 # --- how arrays are seen ---------------------------------------------------------------
 
 
@@ -683,6 +726,33 @@ def scatter_add(x: ndarray, src: ndarray, index: ndarray, dim: int) -> ndarray |
 def scatter_add_small(x: ndarray, src: ndarray, index: ndarray, dim: int) -> ndarray | None:
     """The same for small arrays, along the last dimension."""
     return _line_added()(x, index, src) if dim == x.ndim - 1 else None
+
+
+def scatter_reduce(
+    x: ndarray, src: ndarray, index: ndarray, dim: int, reduce: str, include_self: bool,
+    stepwise: bool = False,
+) -> ndarray | None:  # fmt: skip
+    """A copy with values combined along a dimension by index, in their order."""
+    mean, dtype = reduce == "mean", x.dtype
+    if dtype not in SUMMED or src.dtype != dtype or (mean and dtype.kind == "i"):
+        return None
+    if index.dtype not in INDICES or not _matches(index, x.shape, dim) or not index.size:
+        return None
+    source = src[tuple(slice(n) for n in index.shape)] if src.ndim == index.ndim else src
+    if source.shape != index.shape or buffers.small(index.size, SMALL_SUM):
+        return None
+    outer, n, inner = _around(x.shape, dim)
+    info: Any = np.iinfo(dtype) if dtype.kind == "i" else None
+    ends = (-np.inf, np.inf) if info is None else (int(info.min), int(info.max))
+    start = {"prod": 1, "amax": ends[0], "amin": ends[1]}.get(reduce, 0)
+    flags = {"sums": mean or reduce == "sum", "product": reduce == "prod", "mean": mean}
+    flags |= {"largest": reduce == "amax", "fresh": not include_self}
+    run = combine.get(SUMMED[dtype], INDICES[index.dtype], **flags)
+    out, bad = buffers.empty(x.shape, dtype), buffers.zeros(1, np.int64)
+    counts = buffers.empty(x.size if mean else 1, np.int64)
+    given = plain(x), plain(source), plain(index), out, counts, bad
+    run(*given, n, index.shape[dim], inner, start, *_shares(outer, index.size // outer))
+    return None if buffers.wrong(bad) else out
 
 
 def one_hot(x: ndarray, num_classes: int) -> ndarray | None:
