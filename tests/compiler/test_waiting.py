@@ -34,6 +34,7 @@ WAITING: dict[str, Callable] = {
     "index_reduce": lambda x, m: m.index_reduce(0, (PAIRS * 1)[1], x[PAIRS[0]], "amax"),
     "one_hot": lambda x, m: x * F.one_hot((PAIRS * 1)[0], 4)[:4],
     "pad": lambda x, m: F.pad(x[None], (1, 2), mode="reflect") * F.pad(m[None], (2, 1), "circular"),
+    "masked_fill_": lambda x, m: (x * 2).masked_fill_(m > 0, -1.0).exp(),
     "in_a_format": lambda x, m: x.to(torch.float32, memory_format=torch.contiguous_format),
 }
 
@@ -128,3 +129,18 @@ def test_batch_norm_with_a_plain_average_is_one_course() -> None:
         assert torch.allclose(compiled(x), theirs(x * 2) + 1)
         assert torch.allclose(mine.running_var, theirs.running_var, rtol=1e-12)
     assert compiled.learned.diverged == 2  # the count of batches is read in between
+
+
+def test_a_fill_over_what_backward_needs_is_refused() -> None:
+    def step(w: Any) -> Any:
+        made = (w * 2).exp()
+        made.masked_fill_(w > 0, -1.0)
+        made.sum().backward()
+
+    compiled, w = Compiled(step), torch.randn(4, 4).requires_grad_()
+    for _ in range(CALLS):
+        with pytest.raises(
+            RuntimeError, match=r"exp.*masked_fill|modified by an inplace|in.?place"
+        ):
+            compiled(w)
+        assert w.grad is None
