@@ -13,6 +13,7 @@ import weft.nn.functional as F
 from weft.compiler import Compiled
 
 CALLS = 5
+PAIRS = torch.tensor([[0, 1, 2, 3, 1], [1, 3, 0, 3, 2]])
 WAITING: dict[str, Callable] = {
     "randn_like": lambda x, m: x + torch.randn_like(x),
     "rand_like": lambda x, m: x * torch.rand_like(x),
@@ -27,6 +28,13 @@ WAITING: dict[str, Callable] = {
     "addr": lambda x, m: torch.addr(x, m[0], x[1]),
     "nextafter": lambda x, m: torch.nextafter(x.detach(), m),
     "subtracted": lambda x, m: torch.sub(x, m, alpha=2),
+    "index_add": lambda x, m: m.index_add(0, (PAIRS * 1)[1], x[PAIRS[0]], alpha=2),
+    "index_copy": lambda x, m: m.index_copy(1, (PAIRS * 1)[1], x[:, PAIRS[0]]),
+    "index_fill": lambda x, m: x.index_fill(0, (PAIRS * 1)[1] - 4, 0.5),
+    "index_reduce": lambda x, m: m.index_reduce(0, (PAIRS * 1)[1], x[PAIRS[0]], "amax"),
+    "one_hot": lambda x, m: x * F.one_hot((PAIRS * 1)[0], 4)[:4],
+    "pad": lambda x, m: F.pad(x[None], (1, 2), mode="reflect") * F.pad(m[None], (2, 1), "circular"),
+    "masked_fill_": lambda x, m: (x * 2).masked_fill_(m > 0, -1.0).exp(),
     "in_a_format": lambda x, m: x.to(torch.float32, memory_format=torch.contiguous_format),
 }
 
@@ -77,3 +85,62 @@ def test_random_values_in_tensors_that_were_read_before(kind: str, automatic: bo
     expected = course(function)
     with torch.compiler.auto(automatic):
         assert course(function if automatic else Compiled(function)) == expected
+
+
+BY_INDEX: dict[str, Callable] = {
+    "index_add": lambda x, index: x.index_add(0, index, x[:3]),
+    "index_copy": lambda x, index: x.index_copy(0, index, x[:3]),
+    "index_fill": lambda x, index: x.index_fill(0, index, 3.0),
+    "index_reduce": lambda x, index: x.index_reduce(0, index, x[:3], "prod"),
+    "one_hot": lambda x, index: x[:3] * F.one_hot(index, 5),
+}
+
+
+@pytest.mark.parametrize("name", BY_INDEX)
+def test_a_bad_index_is_refused_where_its_call_stands(name: str) -> None:
+    function, state = BY_INDEX[name], torch.zeros(5, 5)
+
+    def step(index: Any) -> Any:
+        state.add_(1)
+        made = function(state * 2, (index * 1)[0])
+        state.mul_(2)
+        return made + 1
+
+    def course(run: Callable) -> list[Any]:
+        state.zero_()
+        found = []
+        for k in (0, 1, 2, 3, -7, 1, 5, 2, 4):
+            try:
+                found.append(run(torch.tensor([[0, k, 2]])).tolist())
+            except (IndexError, RuntimeError) as error:
+                lines = [s for s in str(error).splitlines() if not s.startswith("  inputs")]
+                found.append((type(error), lines))
+            found.append(state.tolist())
+        return found
+
+    assert course(Compiled(step)) == course(step)
+
+
+def test_batch_norm_with_a_plain_average_is_one_course() -> None:
+    mine, theirs = (torch.nn.BatchNorm1d(4, momentum=None).double() for _ in range(2))
+    compiled = Compiled(lambda x: mine(x * 2) + 1)
+    for _ in range(6):
+        x = torch.randn(8, 4).double()
+        assert torch.allclose(compiled(x), theirs(x * 2) + 1)
+        assert torch.allclose(mine.running_var, theirs.running_var, rtol=1e-12)
+    assert compiled.learned.diverged == 2  # the count of batches is read in between
+
+
+def test_a_fill_over_what_backward_needs_is_refused() -> None:
+    def step(w: Any) -> Any:
+        made = (w * 2).exp()
+        made.masked_fill_(w > 0, -1.0)
+        made.sum().backward()
+
+    compiled, w = Compiled(step), torch.randn(4, 4).requires_grad_()
+    for _ in range(CALLS):
+        with pytest.raises(
+            RuntimeError, match=r"exp.*masked_fill|modified by an inplace|in.?place"
+        ):
+            compiled(w)
+        assert w.grad is None

@@ -1,9 +1,12 @@
 """Native indexing against NumPy's."""
 
+import functools
+
 import numpy as np
 import pytest
 
 from loops_common import over_threads, unaligned
+from weft.core.dispatch import REGISTRY
 from weft.native.codegen import jit
 from weft.native.codegen.interpret import KernelInterpreter, Pointer
 from weft.native.loops import indexing
@@ -111,7 +114,7 @@ def test_a_thread_writes_its_own_rows_alone(rng, single):
 
 
 def test_rows_are_exchanged_and_restored(rng):
-    index = np.array([3, 1, 3, -1, 0, -7])
+    index = np.array([3, 1, 3, 6, 0, 0])
     for dim, inner in ((0, 1), (1, 5), (1, 40)):
         x = rng.standard_normal((7, inner) if not dim else (2, 7, inner)).astype(np.float32)
         shape = (*x.shape[:dim], index.size, inner)
@@ -159,11 +162,19 @@ def test_slices(rng, integer, dtype, dim):
             )
             same(found, wanted)
         same(over_threads(lambda x=x: indexing.index_copy(x, source, index, dim)), put)
-    index[4] = SHAPE[dim]
-    assert indexing.index_select(plain, index, dim) is None
-    assert indexing.index_add(plain, source, index, dim, 1) is None
-    index[4] = -1
-    assert indexing.index_select(plain, index, dim) is None
+        filled, seven, back = plain.copy(), np.array(7, dtype), index - SHAPE[dim]
+        filled[places] = seven
+        for given in (index, back):
+            run = functools.partial(indexing.index_fill, x, seven, given, dim)
+            same(over_threads(run), filled)
+    for wrong in (SHAPE[dim], -1):
+        index[4] = wrong
+        assert indexing.index_select(plain, index, dim) is None
+        assert indexing.index_add(plain, source, index, dim, 1) is None
+        assert indexing.index_copy(plain, source, index, dim) is None
+    for wrong in (SHAPE[dim], -SHAPE[dim] - 1):
+        index[4] = wrong
+        assert indexing.index_fill(plain, np.array(7, dtype), index, dim) is None
 
 
 # --- x[index]
@@ -271,3 +282,33 @@ def test_values_that_are_no_numbers_are_moved_as_they_are(rng):
     index = rng.integers(0, 64, 100)
     found = indexing.embedding(bits.view(np.float32), index, -1, False)
     assert np.array_equal(found.view(np.uint32), bits[index])
+
+
+@pytest.mark.parametrize("dtype", SUMMED)
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
+def test_scatter_reduce(rng, dtype, reduce):
+    reference = REGISTRY["scatter_reduce"].reference
+    for shape, dim, count in (
+        ((40, 8), 0, 90),
+        ((8, 40), 1, 60),
+        ((3, 20, 5), 1, 30),
+        ((50,), 0, 9),
+    ):
+        given = (*shape[:dim], count, *shape[dim + 1 :])
+        x, source = whole(rng, shape, dtype), whole(rng, given, dtype)
+        if np.dtype(dtype).kind == "f":
+            source.reshape(-1)[::13] = np.nan
+        index = rng.integers(0, shape[dim], given)
+        for own in (True, False):
+            run = functools.partial(indexing.scatter_reduce, x, source, dim=dim, reduce=reduce)
+            found = over_threads(lambda run=run, own=own, i=index: run(index=i, include_self=own))
+            if reduce == "mean" and np.dtype(dtype).kind == "i":
+                assert found is None
+            else:
+                with np.errstate(invalid="ignore"):
+                    wanted = reference(x, source, index, dim, reduce, own)
+                assert np.array_equal(found, wanted, equal_nan=found.dtype.kind == "f")
+        for wrong in (-1, shape[dim]):
+            bad = index.copy()
+            bad.reshape(-1)[3] = wrong
+            assert run(index=bad, include_self=True) is None

@@ -80,6 +80,13 @@ CALLS: dict[str, Call] = {
     "index_select": lambda x, i: (x.index_select(0, i), x.index_select(1, i)),
     "index_add": lambda x, i: x.index_add(0, i, x),
     "index_copy": lambda x, i: x.index_copy(0, i, x.flip(1)),
+    "scatter_reduce": lambda x, i: [
+        x.scatter_reduce(0, i[:, None].expand(x.shape), x.flip(1), reduce, include_self=own)
+        for reduce in ("sum", "prod", "mean", "amax", "amin")
+        for own in (True, False)
+    ],
+    "one_hot": lambda x, i: F.one_hot(i, 70),
+    "index_fill": lambda x, i: x.index_fill(0, i - x.shape[0], 2),
     "index": lambda x, i: (x[i], x[i, i], x[:, i]),
     "index_put": lambda x, i: x.index_put((i,), x.flip(1)),
     "gather": lambda x, i: (x.gather(1, i[:, None]), x.gather(0, i.expand(x.shape))),

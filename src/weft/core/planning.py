@@ -109,14 +109,17 @@ class StandIn(ndarray):
         """Whether a mask is true everywhere, which a plan assumes and checks in the same manner."""
         return not _unless(bare(_elementwise(np.logical_not, [bare(self)])), args, options)
 
+    def dot(self, other: Any, out: Any = None) -> Any:  # type: ignore[override]
+        return seen(_dotted(bare(self), bare(other)))
+
     def _without_values(self, *args: Any, **options: Any) -> Any:
         raise Unplannable("a value is read")
 
     __bool__ = __int__ = __float__ = __index__ = __complex__ = _without_values
     __array__ = item = tolist = tobytes = argmax = argmin = nonzero = _without_values
-    dot = ptp = trace = round = put = choose = prod = std = var = sort = argsort = partition = (
-        cumsum
-    ) = take = repeat = _without_values
+    ptp = trace = round = put = choose = prod = std = var = sort = argsort = partition = cumsum = (
+        take
+    ) = repeat = _without_values
 
 
 def _unless(mask: ndarray, args: Any, options: Any) -> bool:
@@ -241,6 +244,19 @@ def _product(a: ndarray, b: ndarray) -> ndarray:
     return found
 
 
+# Elements of a float64 matrix up to which a product with a vector pays: kernels copy it first.
+MOST_WIDE = 1 << 14
+
+
+def _dotted(a: ndarray, b: ndarray) -> ndarray:
+    """A matrix or a vector times a vector."""
+    if a.dtype == np.float64 and a.size > MOST_WIDE:
+        raise Unplannable(f"np.dot of {a.dtype}{list(a.shape)}")
+    if not 1 <= a.ndim <= 2 or b.ndim != 1:
+        raise Unplannable(f"np.dot of {a.shape} and {b.shape}")
+    return _reshaped(_product(a.reshape(-1, a.shape[-1]), b[:, None]), a.shape[:-1])
+
+
 _REDUCTIONS = {np.add: "sum", np.maximum: "amax", np.minimum: "amin"}
 _OF_MASKS = {np.logical_and: np.minimum, np.logical_or: np.maximum}
 _FLOAT = np.dtype(np.float32)
@@ -261,6 +277,9 @@ def _reduced(
     dims = tuple(sorted(d % x.ndim for d in dims))
     if not dims:
         return buffers.copied(x)
+    if all(x.shape[d] == 1 for d in dims):  # nothing to combine
+        kept = tuple(n for d, n in enumerate(x.shape) if keepdims or d not in dims)
+        return buffers.copied(x).reshape(kept)
     op = REGISTRY[_REDUCTIONS[ufunc]]
     found = selection.forward(op, (x,), {"dim": dims, "keepdim": keepdims})
     if found is None:
@@ -317,6 +336,7 @@ FUNCTIONS: dict[Any, Callable] = {
         REGISTRY["cat"], tuple(map(bare, parts)), {"dim": axis % parts[0].ndim}
     ),
     np.matmul: _product,
+    np.dot: lambda a, b: _dotted(bare(a), bare(b)),
     np.clip: lambda x, low, high, **options: np.minimum(np.maximum(x, low), high),
     np.any: lambda x, *args, **options: x.any(*args, **options),
     np.all: lambda x, *args, **options: x.all(*args, **options),

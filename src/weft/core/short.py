@@ -260,7 +260,7 @@ def fast_over(op: Op) -> Callable:
 
     def over(target: Tensor, other: Tensor, **attrs: Any) -> Tensor:
         if MODES.now.mode is SPECIAL:
-            return apply_inplace(op, (target, other), attrs)
+            return apply_inplace(op, (target, other, *attrs.values()), {})
         x, y = target._a, other._a
         if (
             target._node is None
@@ -286,7 +286,7 @@ def fast_over(op: Op) -> Callable:
                 quiet.RESET(token)
             bump(target, name)
             return target
-        return apply_inplace(op, (target, other), attrs)
+        return apply_inplace(op, (target, other, *attrs.values()), {})
 
     return over
 

@@ -150,8 +150,12 @@ def with_out(function: Callable, name: str) -> Callable:
     return public
 
 
-def inplace(name: str, function: Callable | Op) -> None:
-    """Offer ``Tensor.<name>``, which puts the function's result into its tensor."""
+def inplace(name: str, function: Callable | Op, call: Callable | None = None) -> None:
+    """Offer ``Tensor.<name>``, which puts the function's result into its tensor.
+
+    ``call`` gives the op that the function is for some arguments, with its operands and
+    attributes, or None: a compiled region knows changes by an op also of what has a history.
+    """
     if isinstance(function, Op):
         op = function
 
@@ -161,6 +165,8 @@ def inplace(name: str, function: Callable | Op) -> None:
     else:
 
         def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+            if call is not None and _is_followed() and (one := call(self, *args, **kwargs)):
+                return apply_inplace(*one)
             return change_by(self, name[:-1], function, args, kwargs)
 
     change.__name__ = change.__qualname__ = name
@@ -186,7 +192,13 @@ def _fill_expanded(self: Tensor, name: str, function: Callable, args: Any, kwarg
     return self
 
 
-def _is_tracked(x: Tensor) -> bool:
+def _is_followed() -> bool:
+    """Whether a compiled region listens, and nobody else."""
+    found = MODES.now.recorders
+    return len(found) == 1 and found[0].follows
+
+
+def is_tracked(x: Tensor) -> bool:
     """Whether a gradient is wanted for a tensor, which may be pending."""
     if pending.region_of(x) is not None:
         return x.requires_grad
@@ -199,7 +211,7 @@ def change_by(self: Tensor, name: str, function: Callable, args: Any, kwargs: An
     source = self
     if MODES.now.grad:
         tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
-        tracking = any(map(_is_tracked, (self, *tensors)))
+        tracking = any(map(is_tracked, (self, *tensors)))
         region = pending.region_of(self)
         if region is None or tracking or not region.owns(self):
             check_writable(self, tracking, name)

@@ -24,6 +24,7 @@ from weft.operators import strided as st
 from weft.operators import views as v
 from weft.operators.build import Sample, constant, linear
 from weft.operators.casting import clone_op, contiguous_format
+from weft.operators.gather import outside
 from weft.operators.padding import pad as pad  # other families find it here
 from weft.operators.reductions import sum_op
 from weft.operators.views import fail, reshape_op, slice_op, zeros_of
@@ -894,6 +895,10 @@ def as_strided_scatter(
 
 
 def _one_hot(x: np.ndarray, num_classes: int) -> np.ndarray:
+    if outside(x, num_classes):
+        negative = int(x.min()) < 0
+        wanted = "non-negative" if negative else "smaller than num_classes"
+        raise RuntimeError(f"Class values must be {wanted}.")
     return (x[..., None] == np.arange(num_classes)).astype(np.int64)
 
 
@@ -908,25 +913,18 @@ one_hot_op = constant(
 @api.under("nn.functional")
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """For each index a vector of zeros with a one at its place."""
-    array = values_of(tensor)
-    if array.dtype != np.int64:
+    if tensor._a.dtype != np.int64:
         raise fail(RuntimeError, "one_hot is only applicable to index tensor of type LongTensor.")
+    if num_classes > 0:
+        return one_hot_op(tensor, num_classes=num_classes)  # which looks at the values
+    array = values_of(tensor)
     if not array.size:
-        if num_classes <= 0:
-            raise fail(RuntimeError, "Can not infer total number of classes from empty tensor.")
-        return one_hot_op(tensor, num_classes=num_classes)
-    if tensor.is_meta and num_classes > 0:
-        return one_hot_op(tensor, num_classes=num_classes)
+        raise fail(RuntimeError, "Can not infer total number of classes from empty tensor.")
+    if num_classes == -1 and (highest := int(array.max())) >= 0:
+        return one_hot_op(tensor, num_classes=highest + 1)
     if int(array.min()) < 0:
         raise fail(RuntimeError, "Class values must be non-negative.")
-    highest = int(array.max())
-    if num_classes == -1:
-        num_classes = highest + 1
-    elif num_classes < 1:
-        raise fail(RuntimeError, "num_classes should be positive")
-    elif num_classes <= highest:
-        raise fail(RuntimeError, "Class values must be smaller than num_classes.")
-    return one_hot_op(tensor, num_classes=num_classes)
+    raise fail(RuntimeError, "num_classes should be positive")
 
 
 @api.top

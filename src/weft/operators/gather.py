@@ -9,6 +9,7 @@ import numpy as np
 from weft.core import dtype as dt
 from weft.core import foreign, selection
 from weft.core.dispatch import Op, apply
+from weft.core.modes import MODES
 from weft.core.shapes import ShapeDtype, broadcast
 from weft.core.tensor import Tensor, wrap
 from weft.operators import api, batch_rules, shape_rules
@@ -533,7 +534,15 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     return apply(masked_fill_op, (input, value, mask), {})
 
 
-api.inplace("masked_fill_", masked_fill)
+def _one_fill(self: Tensor, mask: Any, value: Any) -> Any:
+    """``masked_fill_`` as an op, where the tensor has a history and all else is plain."""
+    plain = isinstance(mask, Tensor) and mask.dtype is dt.bool_ and not isinstance(value, Tensor)
+    if not (plain and MODES.now.grad and api.is_tracked(self)) or 0 in self.stride():
+        return None
+    return masked_fill_op, (self, zero_dim(value, self, "masked_fill"), mask), {}
+
+
+api.inplace("masked_fill_", masked_fill, _one_fill)
 
 
 def _masked_place(g: np.ndarray, mask: np.ndarray) -> np.ndarray:

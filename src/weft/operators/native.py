@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.core.dispatch import REGISTRY
-from weft.core.selection import offer, offer_small
+from weft.core.selection import NEVER, offer, offer_small
 
 # Elementwise ops with functions that NumPy rounds otherwise: from which size on.
 FUNCTIONS = {
@@ -23,6 +23,9 @@ FUNCTIONS = {
 # Exact ones that NumPy does in several passes, or slowly.
 CLUMSY = ("relu", "leaky_relu", "keep", "hardtanh", "maximum", "minimum")
 CLUMSY_LIMIT = 4096
+
+# NumPy is as fast at these: there are loops for programs, which would have to call it.
+ONLY_PLANNED = ("sinh", "cosh", "asin", "acos", "asinh", "acosh", "atanh")
 
 # op -> size from which it pays, forward kernel, backward kernels by rule (below weft.native)
 KERNELS: dict[str, tuple[Any, ...]] = {
@@ -106,6 +109,7 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "index_select": (2, "loops.indexing:index_select"),
     "index_add": (4096, "loops.indexing:index_add"),
     "index_copy": (4096, "loops.indexing:index_copy"),
+    "index_fill": (4096, "loops.indexing:index_fill"),
     "index": (4096, "loops.indexing:index"),
     "index_backward": (4096, "loops.indexing:index_back"),
     "index_put": (4096, "loops.indexing:index_put"),
@@ -113,6 +117,8 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "gather_backward": (64, "loops.indexing:gather_back"),
     "scatter": (512, "loops.indexing:scatter"),
     "scatter_add": (64, "loops.indexing:scatter_add"),
+    "scatter_reduce": (512, "loops.indexing:scatter_reduce"),
+    "one_hot": (64, "loops.indexing:one_hot"),
     "take_along": (4096, "loops.indexing:take_along"),
     "put_along": (4096, "loops.indexing:put_along"),
     # recurrent layers
@@ -175,8 +181,20 @@ SMALL: dict[str, tuple[str, ...]] = {
 # Kernels that give the same bits as NumPy, so that they may wait until they are worth loading.
 EXACT = (
     *("max_pool_with_indices", "adaptive_max_pool", "plane_scatter", "plane_gather", "embedding"),
-    *("index_select", "index_copy", "index", "index_put", "gather", "scatter", "take_along"),
-    *("put_along", "reshape", "clone", "cat", "stack", "to_copy", "where", "masked_fill"),
+    *("index_select", "index_copy", "index_fill", "index", "index_put", "gather"),
+    *(
+        "scatter",
+        "one_hot",
+        "take_along",
+        "put_along",
+        "reshape",
+        "clone",
+        "cat",
+        "stack",
+        "to_copy",
+        "where",
+        "masked_fill",
+    ),
     *(
         "tril",
         "triu",
@@ -203,5 +221,7 @@ def register() -> None:
         offer_small(REGISTRY[name], *small)
     for name, limit in FUNCTIONS.items():
         REGISTRY[name].limit, REGISTRY[name].exact = limit, 0
+    for name in ONLY_PLANNED:
+        REGISTRY[name].limit = NEVER
     for name in CLUMSY:
         REGISTRY[name].limit = CLUMSY_LIMIT

@@ -413,12 +413,18 @@ def _check_running(running: Tensor, input: Tensor, parameter: Tensor | None) -> 
         )
 
 
-# A step of a running statistic towards the batch's, which is not differentiable.
+def _running_step(running: Any, value: Any, keep: float, share: float) -> Any:
+    return running * keep + value * share
+
+
+# A step of a running statistic towards the batch's, which is not differentiable. How far it goes
+# are operands, since they may be others in each call.
 running_step_op = constant(
     "running_step",
-    lambda running, value, keep, share: running * keep + value * share,
-    names=("running", "value"),
+    _running_step,
+    names=("running", "value", "keep", "share"),
     promote="same",
+    lower=_running_step,
     shape=lambda running, value: broadcast(running.shape, value.shape),
 )
 

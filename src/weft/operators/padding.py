@@ -119,6 +119,19 @@ pad_by_back_op: Op = linear(
 
 
 @functools.lru_cache(256)
+def _pad_maps(shape: tuple[int, ...], given: tuple[int, ...], mode: str) -> tuple[Any, ...]:
+    """The dimensions that are padded, with their maps: one object for equal calls."""
+    maps = []
+    for k in range(len(given) // 2):
+        d = len(shape) - 1 - k
+        before, after = given[2 * k : 2 * k + 2]
+        if before or after:
+            index = _pad_map(shape[d], before, after, mode)
+            index.flags.writeable = False
+            maps.append((d, index))
+    return tuple(maps)
+
+
 def _pad_map(size: int, before: int, after: int, mode: str) -> np.ndarray:
     if mode == "circular":  # what negative padding cuts off does not come round again
         kept = np.arange(max(-before, 0), size - max(-after, 0))
@@ -202,17 +215,12 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
         raise fail(ValueError, f'Padding mode "{mode}" doesn\'t take in value argument')
     shape = input._a.shape
     _check_pads(shape, given, mode)
-    maps = []
-    for k in range(len(given) // 2):
-        d = len(shape) - 1 - k
-        before, after = given[2 * k : 2 * k + 2]
-        if before or after:
-            maps.append((d, _pad_map(shape[d], before, after, mode)))
+    maps = _pad_maps(tuple(shape), given, mode)
     if not maps:
         return input.clone()
     # PyTorch has no kernel for circular padding that keeps channels innermost.
     whole = input.contiguous() if mode == "circular" else input
-    return pad_by_op(whole, maps=tuple(maps), circular=mode == "circular")
+    return pad_by_op(whole, maps=maps, circular=mode == "circular")
 
 
 @api.top

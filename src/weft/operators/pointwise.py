@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from weft.core.dispatch import Op
 from weft.core.inplace import apply_inplace
 from weft.core.pending import reads_metadata
 from weft.core.tensor import Tensor
+from weft.native.codegen.trace import NotTraceableError
 from weft.operators import api
 from weft.operators.arithmetic import conj_op, where_op
 from weft.operators.build import Sample, constant, elementwise, general, publish, zero
@@ -269,6 +271,67 @@ cos_op: Op = elementwise(
     tensor([ 1., -1.])
     """,
 )
+
+
+# How loops compute functions that the kernel language lacks, from those that it has. The order of
+# the steps keeps small values exact and large ones finite.
+
+FAR, LOG_2 = 1e8, math.log(2.0)  # where 1 is lost beside a square
+
+
+def _in_single(steps: Callable) -> Callable:
+    """Steps for float32 alone, where what they call are vectors; NumPy is faster in float64."""
+
+    def of_single(x: Any) -> Any:
+        if x.dtype != np.float32:
+            raise NotTraceableError(f"{steps.__name__} of {x.dtype}")
+        return steps(x)
+
+    return of_single
+
+
+@_in_single
+def _sinh_steps(x: Any) -> Any:
+    m = np.expm1(np.abs(x) * 0.5)
+    r = 1.0 / (m + 1.0)
+    return np.copysign((0.5 * m) * (1.0 + r) * (m + 1.0 + r), x)
+
+
+def _cosh_steps(x: Any) -> Any:
+    e = np.exp(np.abs(x) * 0.5)
+    return (0.5 * e) * e + (0.5 / e) / e
+
+
+@_in_single
+def _asin_steps(x: Any) -> Any:
+    return np.arctan(x / np.sqrt((1.0 - x) * (1.0 + x)))
+
+
+@_in_single
+def _acos_steps(x: Any) -> Any:
+    return 2.0 * np.arctan(np.sqrt((1.0 - x) / (1.0 + x)))
+
+
+@_in_single
+def _asinh_steps(x: Any) -> Any:
+    a = np.abs(x)
+    r = 1.0 / a
+    near = np.log1p(a + a / (r + np.sqrt(1.0 + r * r)))
+    return np.copysign(np.where(a > FAR, np.log(a) + LOG_2, near), x)
+
+
+@_in_single
+def _acosh_steps(x: Any) -> Any:
+    t = x - 1.0
+    return np.where(x > FAR, np.log(x) + LOG_2, np.log1p(t + np.sqrt(t) * np.sqrt(t + 2.0)))
+
+
+@_in_single
+def _atanh_steps(x: Any) -> Any:
+    a = np.abs(x)
+    return np.copysign(0.5 * np.log1p(2.0 * a / (1.0 - a)), x)
+
+
 tan_op = elementwise(
     "tan",
     np.tan,
@@ -278,10 +341,20 @@ tan_op = elementwise(
     doc="The tangent of an angle in radians.",
 )
 sinh_op = elementwise(
-    "sinh", np.sinh, lambda t, x: t * cosh_op(x), promote="float", doc="The hyperbolic sine."
+    "sinh",
+    np.sinh,
+    lambda t, x: t * cosh_op(x),
+    promote="float",
+    lower=_sinh_steps,
+    doc="The hyperbolic sine.",
 )
 cosh_op: Op = elementwise(
-    "cosh", np.cosh, lambda t, x: t * sinh_op(x), promote="float", doc="The hyperbolic cosine."
+    "cosh",
+    np.cosh,
+    lambda t, x: t * sinh_op(x),
+    promote="float",
+    lower=_cosh_steps,
+    doc="The hyperbolic cosine.",
 )
 tanh_op = elementwise(
     "tanh",
@@ -301,6 +374,7 @@ asin_op = elementwise(
     lambda t, x: t * rsqrt_op(1.0 - x * x),
     promote="float",
     domain=(-0.8, 0.8),
+    lower=_asin_steps,
     doc="The angle, in radians, whose sine is given.",
 )
 acos_op = elementwise(
@@ -309,6 +383,7 @@ acos_op = elementwise(
     lambda t, x: -t * rsqrt_op(1.0 - x * x),
     promote="float",
     domain=(-0.8, 0.8),
+    lower=_acos_steps,
     doc="The angle, in radians, whose cosine is given.",
 )
 atan_op = elementwise(
@@ -323,6 +398,7 @@ asinh_op = elementwise(
     np.arcsinh,
     lambda t, x: t * rsqrt_op(x * x + 1.0),
     promote="float",
+    lower=_asinh_steps,
     doc="The inverse of ``sinh``.",
 )
 acosh_op = elementwise(
@@ -334,6 +410,7 @@ acosh_op = elementwise(
     ),
     promote="float",
     domain=(1.2, 3.0),
+    lower=_acosh_steps,
     doc="The inverse of ``cosh``.",
 )
 atanh_op = elementwise(
@@ -342,6 +419,7 @@ atanh_op = elementwise(
     lambda t, x: t / (1.0 - x * x),
     promote="float",
     domain=(-0.8, 0.8),
+    lower=_atanh_steps,
     doc="The inverse of ``tanh``.",
 )
 for _name in ("sin", "cos", "tan", "sinh", "cosh", "tanh"):

@@ -94,9 +94,12 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def _slices(
-    name: str, input: Tensor, dim: int, index: Tensor, source: Tensor | None, kind: type[Exception]
+    name: str, input: Tensor, dim: int, index: Tensor, source: Tensor | None
 ) -> tuple[int, Tensor]:
-    """The arguments of an index_* function, checked; the index as a vector."""
+    """The arguments of an index_* function, checked; the index as a vector.
+
+    The values of the index are checked by the ops, which may run later.
+    """
     d = api.wrap_dim(dim, input._a.ndim)
     if index._a.ndim > 1:
         raise fail(
@@ -106,29 +109,18 @@ def _slices(
     if index._a.dtype != np.int64 and not narrow:
         wanted = IndexError if name in ("index_fill", "index_copy") else RuntimeError
         raise fail(wanted, f"{name}_(): Expected dtype int64 for index.")
-    size = input._a.shape[d] if input._a.ndim else 1
-    bad = _first_outside(index, -size if name == "index_fill" else 0, size)
-    if bad is not None:
-        raise fail(
-            kind, f"{name}_(): index {bad} is out of bounds for dimension {d} with size {size}"
-        )
     if source is not None:
         _check_slices(name, input, d, index, source)
     return d, index if index._a.ndim else index.reshape(1)
 
 
-def _first_outside(index: Tensor, low: int, size: int) -> Any:
-    """The first index that is not in ``[low, size)``, or None; this reads values."""
-    array = index._a
-    if not array.size or lacks_values(array):
+def _bad_index(index: np.ndarray, shape: Any, dim: int, low: int = 0) -> str | None:
+    """What is wrong with an index that is not in ``[low, size)``: the ops ask when they run."""
+    size = shape[dim] if shape else 1
+    if not (outside(index, size) if not low else outside(index - low, size - low)):
         return None
-    found = host(index)
-    if array.size == 1:
-        value = found.item()
-        return None if low <= value < size else value
-    if int(found.max()) < size and int(found.min()) >= low:
-        return None
-    return found[(found >= size) | (found < low)].reshape(-1)[0]
+    bad = index[(index >= size) | (index < low)].reshape(-1)[0]
+    return f"index {bad} is out of bounds for dimension {dim} with size {size}"
 
 
 def _check_slices(name: str, input: Tensor, d: int, index: Tensor, source: Tensor) -> None:
@@ -155,15 +147,26 @@ def _check_slices(name: str, input: Tensor, d: int, index: Tensor, source: Tenso
             )
 
 
-def _put_slices(x: np.ndarray, source: np.ndarray, index: np.ndarray, dim: int) -> np.ndarray:
+def _put_slices(
+    x: np.ndarray, source: np.ndarray, index: np.ndarray, dim: int, low: int = 0
+) -> np.ndarray:
+    if wrong := _bad_index(index, x.shape, dim, low):
+        raise IndexError(wrong)
     out = np.array(x)
     _rows(out)[(slice(None),) * dim + (index,)] = source
     return out
 
 
+def _fill_slices(x: np.ndarray, value: np.ndarray, index: np.ndarray, dim: int) -> np.ndarray:
+    size = x.shape[dim] if x.ndim else 1
+    return _put_slices(x, value.astype(x.dtype, copy=False), index, dim, -size)
+
+
 def _add_slices(
     x: np.ndarray, source: np.ndarray, index: np.ndarray, dim: int, alpha: Any
 ) -> np.ndarray:
+    if wrong := _bad_index(index, x.shape, dim):
+        raise RuntimeError(wrong)
     source = source if alpha == 1 else source * np.asarray(alpha).astype(x.dtype)
     if x.dtype.kind == "b":
         out = np.array(x)
@@ -220,7 +223,7 @@ index_copy_op = linear(
 )
 index_fill_op: Op = linear(
     "index_fill",
-    lambda x, value, index, dim: _put_slices(x, value.astype(x.dtype, copy=False), index, dim),
+    lambda x, value, index, dim: _fill_slices(x, value, index, dim),
     lambda g, index, dim: index_fill_op(g, zeros_of(g, ()), index, dim=dim),
     lambda g, index, dim: where_op(_filled_places(g.shape, index, dim), g, 0.0),
     names=("x", "value", "index"),
@@ -235,13 +238,13 @@ index_fill_op: Op = linear(
 
 def _filled_places(shape: Any, index: Any, dim: int) -> np.ndarray:
     # Each place counts once, however often the indices name it.
-    return _put_slices(np.zeros(shape, bool), np.array(True), host(index), dim)
+    return _fill_slices(np.zeros(shape, bool), np.array(True), host(index), dim)
 
 
 @api.both(out=True)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """A copy with slices of a source added by a vector of indices."""
-    d, index = _slices("index_add", input, dim, index, source, RuntimeError)
+    d, index = _slices("index_add", input, dim, index, source)
     return index_add_op(input, source, index, dim=d, alpha=alpha)
 
 
@@ -249,14 +252,14 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy with slices replaced by those of a source."""
     api.need_tensors("index_copy", source=source)
-    d, index = _slices("index_copy", input, dim, index, source, IndexError)
+    d, index = _slices("index_copy", input, dim, index, source)
     return index_copy_op(input, source, index, dim=d)
 
 
 @api.both
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy with slices filled with one value."""
-    d, index = _slices("index_fill", input, dim, index, None, IndexError)
+    d, index = _slices("index_fill", input, dim, index, None)
     if value.is_complex() if isinstance(value, Tensor) else isinstance(value, complex):
         if not input.is_complex():
             raise fail(
@@ -283,7 +286,11 @@ def index_reduce(
             "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got "
             f"{reduce}.",
         )
-    d, index = _slices("index_reduce", input, dim, index, source, RuntimeError)
+    d, index = _slices("index_reduce", input, dim, index, source)
+    if not source._a.size and not lacks_values(index):  # the op would not read the index
+        wrong = _bad_index(host(index), input._a.shape, d)
+        if wrong is not None:
+            raise fail(RuntimeError, f"index_reduce_(): {wrong}")
     if input._a.ndim:
         lined = index.reshape((1,) * d + (-1,) + (1,) * (input._a.ndim - d - 1))
         index = lined.expand(source._a.shape or (1,))

@@ -196,6 +196,71 @@ def _logical(symbol: str) -> Callable:
     return put
 
 
+def _are_whole(tape: Tape, values: Any) -> bool:
+    """Whether the elements among some values are whole numbers, as everything else is then."""
+    elements = [v for v in values if isinstance(v, Element)]
+    return tape.kind == "i64" and all(v.kind == "i64" for v in elements) and bool(elements)
+
+
+def _bitwise(symbol: str) -> Callable:
+    """Of whole numbers bit by bit, of booleans logical."""
+    logical = _logical(symbol)
+
+    def put(tape: Tape, *values: Any) -> Element:
+        if not _are_whole(tape, values):
+            return logical(tape, *values)
+        texts = [f"T({_text(tape, v)})" for v in values]
+        return tape.put(f" {symbol} ".join(texts) if len(texts) > 1 else f"-1 - {texts[0]}", "i64")
+
+    return put
+
+
+def _extreme(name: str, symbol: str) -> Callable:
+    called = _called(name, 2)
+
+    def put(tape: Tape, *values: Any) -> Element:
+        if not _are_whole(tape, values):
+            return called(tape, *values)
+        a, b = (f"T({_text(tape, v)})" for v in values)
+        return tape.put(f"{a} if {a} {symbol} {b} else {b}", "i64")
+
+    return put
+
+
+def _divided(name: str) -> Callable:
+    """Whole quotients and remainders, as NumPy has them; of floats only what is a function."""
+    called = _called(name, 2)
+
+    def put(tape: Tape, *values: Any) -> Element:
+        if not _are_whole(tape, values):
+            if name != "fmod":
+                raise NotTraceableError(f"np.{name} of floats")
+            return called(tape, *values)
+        whole = lambda text: tape.put(text, "i64").text
+        a, b = (whole(f"T({_text(tape, v)})") for v in values)
+        # Processors trap on a division by zero, which ops refuse, and of the least number by -1.
+        by = whole(f"1 if ({b} == 0) | ({b} == -1) else {b}")
+        quotient = whole(f"{a} // {by}")
+        rest = whole(f"{a} - {quotient} * {by}")
+        # Correct for quotients that are rounded down, and for those that are rounded to zero.
+        if name == "fmod":
+            other = f"({rest} != 0) & (({rest} < 0) != ({a} < 0))"
+            return tape.put(f"{rest} - {by} if {other} else {rest}", "i64")
+        other = f"({rest} != 0) & (({rest} < 0) != ({by} < 0))"
+        if name == "remainder":
+            return tape.put(f"{rest} + {by} if {other} else {rest}", "i64")
+        down = whole(f"{quotient} - 1 if {other} else {quotient}")
+        return tape.put(f"0 - {a} if {b} == -1 else {down}", "i64")
+
+    return put
+
+
+def _logical_not(tape: Tape, x: Any) -> Element:
+    if isinstance(x, Element) and x.kind != "b1" and x.__class__ is not Setting:
+        return tape.put(f"{x.text} == T(0)", "b1")
+    return _logical("~")(tape, x)
+
+
 def _called(name: str, count: int = 1) -> Callable:
     def put(tape: Tape, *values: Any) -> Element:
         if _common(tape, *values) == "b1" or len(values) != count or _only_numbers(values):
@@ -249,8 +314,8 @@ UFUNCS: dict[Any, Callable] = {
     np.square: _formula("x * x"),
     np.reciprocal: _formula("1.0 / x"),
     np.sqrt: _called("sqrt"),
-    np.maximum: _called("maximum", 2),
-    np.minimum: _called("minimum", 2),
+    np.maximum: _extreme("maximum", ">"),
+    np.minimum: _extreme("minimum", "<"),
     np.floor: _called("floor"),
     np.ceil: _called("ceil"),
     np.trunc: _called("trunc"),
@@ -269,18 +334,20 @@ UFUNCS: dict[Any, Callable] = {
     np.equal: _compared("=="),
     np.not_equal: _compared("!="),
     np.logical_and: _logical("&"),
-    np.bitwise_and: _logical("&"),
+    np.bitwise_and: _bitwise("&"),
     np.logical_or: _logical("|"),
-    np.bitwise_or: _logical("|"),
-    np.bitwise_xor: _logical("^"),
+    np.bitwise_or: _bitwise("|"),
+    np.bitwise_xor: _bitwise("^"),
     np.logical_xor: _logical("^"),
-    np.logical_not: _logical("~"),
-    np.invert: _logical("~"),
+    np.logical_not: _logical_not,
+    np.invert: _bitwise("~"),
+    np.remainder: _divided("remainder"),
+    np.floor_divide: _divided("floor_divide"),
 }
 for _name in ("exp", "expm1", "exp2", "log", "log1p", "log2", "tanh"):
     UFUNCS[getattr(np, _name)] = _called(_name)
 UFUNCS[np.arctan] = _called("atan")
-UFUNCS[np.fmod] = _called("fmod", 2)
+UFUNCS[np.fmod] = _divided("fmod")
 
 
 def _operator(ufunc: Any, flipped: bool = False) -> Callable:

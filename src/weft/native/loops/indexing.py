@@ -137,7 +137,9 @@ def _place(
                     v = row_of(index[o * step + j], n, wrap)
                     if v >= first and v < last:
                         for i in range(start, start if v == skipped else stop):
-                            put(target + v * width + i, source[row + i], scale, add)
+                            put(
+                                target + v * width + i, source[0 if filled else row + i], scale, add
+                            )
                     else:
                         wrong[0] = wrong[0] | i64(v < 0 or v >= n)
     if wrong[0]:
@@ -154,15 +156,14 @@ def swap_rows(
 ):  # fmt: skip
     inside = 1
     for j in range(count):
-        v = row_of(index[j], n, 1)
-        inside = inside & i64(v >= 0 and v < n)
+        inside = inside & i64(index[j] >= 0 and index[j] < n)
     for o in range(lo // tiles, (hi + tiles - 1) // tiles if inside else 0):
         start = max(lo - o * tiles, 0) * LINE
         length = min(min(hi - o * tiles, tiles) * LINE, inner) - start
         for k in range(count):
             # Back the last first, since one row may have been replaced several times.
             j = count - 1 - k if back else k
-            row = x + (o * n + row_of(index[j], n, 1)) * inner + start
+            row = x + (o * n + index[j]) * inner + start
             at = (o * count + j) * inner + start
             if not back:
                 for i in range(length):
@@ -176,14 +177,14 @@ def swap_rows(
 @kernel
 def add_few(
     x: Ptr[T], index: Ptr[i64], source: Ptr[T], out: Ptr[T], bad: Ptr[i64], n: i64, count: i64,
-    inner: i64, lo: i64, hi: i64,
+    inner: i64, wrap: i64, lo: i64, hi: i64,
 ):  # fmt: skip
     rows = array(i64, FEW)
     for i in range(n * inner):
         out[i] = x[i]
     wrong = i64(count > FEW)
     for j in range(0 if wrong else count):
-        v = row_of(index[j], n, 1)
+        v = row_of(index[j], n, wrap)
         wrong = wrong | i64(v < 0 or v >= n)
         rows[j] = v
     for j in range(0 if wrong else count):
@@ -228,6 +229,61 @@ def join_pairs(
         wrong = wrong | i64(a < 0 or a >= n or b < 0 or b >= m)
         out[u] = a * m + b
     if wrong:
+        bad[0] = 1
+
+
+@kernel
+def mark_classes(index: Ptr[i64], out: Ptr[i64], bad: Ptr[i64], n: i64, lo: i64, hi: i64):
+    wrong = 0
+    for u in range(lo, hi):
+        v = index[u]
+        wrong = wrong | i64(v < 0 or v >= n)
+        for c in range(n):
+            out[u * n + c] = i64(v == c)
+    if wrong:
+        bad[0] = 1
+
+
+@kernel
+def combine(
+    x: Ptr[T], source: Ptr[T], index: Ptr[U], out: Ptr[T], counts: Ptr[i64], bad: Ptr[i64], n: i64,
+    count: i64, inner: i64, start: T, sums: i64, product: i64, largest: i64, mean: i64, fresh: i64,
+    lo: i64, hi: i64,
+):  # fmt: skip
+    wrong = array(i64, 1)
+    wrong[0] = 0
+    for o in range(lo, hi):
+        to = out + o * n * inner
+        many = counts + o * n * inner
+        for k in range(n * inner):
+            to[k] = x[o * n * inner + k]
+            if mean:
+                many[k] = 1 - fresh
+        for k in range(count * inner if fresh else 0):
+            v = checked(index[o * count * inner + k], n, 0, wrong)
+            to[v * inner + k % inner] = start
+        for j in range(count):
+            for i in range(inner):
+                k = (o * count + j) * inner + i
+                at = checked(index[k], n, 0, wrong) * inner + i
+                a = to[at]
+                b = source[k]
+                if sums:
+                    to[at] = a + b
+                else:
+                    if product:
+                        to[at] = a * b
+                    else:
+                        if largest:
+                            to[at] = a if a >= b or a != a else b
+                        else:
+                            to[at] = a if a <= b or a != a else b
+                if mean:
+                    many[at] += 1
+        if mean:
+            for k in range(n * inner):
+                to[k] = to[k] / T(max(many[k], 1))
+    if wrong[0]:
         bad[0] = 1
 
 
@@ -315,7 +371,7 @@ def _placed(
     size = outer * count * inner
     if not n or source.dtype not in SUMMED or buffers.small(size, SMALL_SUM):
         return None
-    if index.dtype not in INDICES or source.size != (size if source.ndim or not each else 1):
+    if index.dtype not in INDICES or source.size != (size if source.ndim else 1):
         return None
     if base is not None and (base.dtype != source.dtype or base.size != outer * n * inner):
         return None
@@ -333,7 +389,7 @@ def placed(
     bad, single = buffers.zeros(1, np.int64), inner == 1
     own = outer == 1 and inner < 2 * LINE and not each
     kinds = SUMMED[source.dtype], INDICES[index.dtype]
-    filled, ahead = each and not source.ndim, ahead and not single
+    filled, ahead = not source.ndim, ahead and not single
     run = _placing(
         *kinds, wrap, add, base is not None, each and not single, single, filled, own, ahead
     )
@@ -394,13 +450,13 @@ def _line_picked() -> Any:
 
 
 @entry_points
-def _few_added() -> Any:
+def _few_added(wrap: bool) -> Any:
     """A small float32 array with rows added by an index of any shape, as one call."""
     passes = ("take 0", "take 1", "take 2", "give 0", "flag", "first", "count", "rest")
     spec = EntrySpec(
         ("f32", "i64 any", "f32 picked"), ("f32 like 0",), passes, "1", "size", most=SMALL_ROWS
     )
-    return add_few.whole(spec, "f32")
+    return add_few.whole(spec, "f32", wrap=wrap)
 
 
 @entry_points
@@ -464,23 +520,32 @@ def index_add(x: ndarray, source: ndarray, index: ndarray, dim: int, alpha: Any)
     """A copy with slices of a source added by a vector of indices."""
     if not x.ndim or x.ndim != source.ndim or isinstance(alpha, complex):
         return None
+    if index.size and not source.size:
+        return None  # a bad index is refused even so
     if x.dtype.kind == "i" and not isinstance(alpha, int):
         return None
-    return _placed(x, source, index, dim, x.shape, True, scale=alpha)
+    return _placed(x, source, index, dim, x.shape, False, scale=alpha)
 
 
 def index_add_small(
     x: ndarray, source: ndarray, index: ndarray, dim: int, alpha: Any
 ) -> ndarray | None:
     """The same for small arrays, along the first dimension."""
-    return None if dim or alpha != 1 else _few_added()(x, index, source)
+    return None if dim or alpha != 1 else _few_added(False)(x, index, source)
 
 
 def index_copy(x: ndarray, source: ndarray, index: ndarray, dim: int) -> ndarray | None:
     """A copy with slices replaced by those of a source."""
-    if not x.ndim or source.ndim != x.ndim:
+    if not x.ndim or source.ndim != x.ndim or (index.size and not source.size):
         return None
-    return _placed(x, source, index, dim, x.shape, True, add=False)
+    return _placed(x, source, index, dim, x.shape, False, add=False)
+
+
+def index_fill(x: ndarray, value: ndarray, index: ndarray, dim: int) -> ndarray | None:
+    """A copy with slices filled with one value."""
+    if not x.ndim or not x.size or index.ndim != 1 or value.ndim or value.dtype != x.dtype:
+        return None
+    return _placed(x, value, index, dim, x.shape, True, add=False)
 
 
 def _rows_in_place(
@@ -571,7 +636,9 @@ def index_back(g: ndarray, *indices: ndarray, shape: Ints, where: Ints) -> ndarr
 
 def index_back_small(g: ndarray, *indices: ndarray, shape: Ints, where: Ints) -> ndarray | None:
     """The same for small arrays, along the first dimension."""
-    return _few_added()(buffers.zeros(shape, g.dtype), indices[0], g) if where == (0,) else None
+    if where != (0,):
+        return None
+    return _few_added(True)(buffers.zeros(shape, g.dtype), indices[0], g)
 
 
 def index_put(
@@ -659,6 +726,45 @@ def scatter_add(x: ndarray, src: ndarray, index: ndarray, dim: int) -> ndarray |
 def scatter_add_small(x: ndarray, src: ndarray, index: ndarray, dim: int) -> ndarray | None:
     """The same for small arrays, along the last dimension."""
     return _line_added()(x, index, src) if dim == x.ndim - 1 else None
+
+
+def scatter_reduce(
+    x: ndarray, src: ndarray, index: ndarray, dim: int, reduce: str, include_self: bool,
+    stepwise: bool = False,
+) -> ndarray | None:  # fmt: skip
+    """A copy with values combined along a dimension by index, in their order."""
+    mean, dtype = reduce == "mean", x.dtype
+    if dtype not in SUMMED or src.dtype != dtype or (mean and dtype.kind == "i"):
+        return None
+    if index.dtype not in INDICES or not _matches(index, x.shape, dim) or not index.size:
+        return None
+    source = src[tuple(slice(n) for n in index.shape)] if src.ndim == index.ndim else src
+    if source.shape != index.shape or buffers.small(index.size, SMALL_SUM):
+        return None
+    outer, n, inner = _around(x.shape, dim)
+    info: Any = np.iinfo(dtype) if dtype.kind == "i" else None
+    ends = (-np.inf, np.inf) if info is None else (int(info.min), int(info.max))
+    start = {"prod": 1, "amax": ends[0], "amin": ends[1]}.get(reduce, 0)
+    flags = {"sums": mean or reduce == "sum", "product": reduce == "prod", "mean": mean}
+    flags |= {"largest": reduce == "amax", "fresh": not include_self}
+    run = combine.get(SUMMED[dtype], INDICES[index.dtype], **flags)
+    out, bad = buffers.empty(x.shape, dtype), buffers.zeros(1, np.int64)
+    counts = buffers.empty(x.size if mean else 1, np.int64)
+    given = plain(x), plain(source), plain(index), out, counts, bad
+    run(*given, n, index.shape[dim], inner, start, *_shares(outer, index.size // outer))
+    return None if buffers.wrong(bad) else out
+
+
+def one_hot(x: ndarray, num_classes: int) -> ndarray | None:
+    """For each index a row of zeros with a one at its place."""
+    if x.dtype != np.int64 or num_classes.__class__ is not int or num_classes < 1:
+        return None
+    if buffers.small(x.size * num_classes, SMALL):
+        return None
+    out, bad = buffers.empty((*x.shape, num_classes), np.int64), buffers.zeros(1, np.int64)
+    grain = max(1, GRAIN // num_classes)
+    mark_classes(plain(x), out, bad, num_classes, over=x.size, grain=grain)
+    return None if buffers.wrong(bad) else out
 
 
 def take_along(x: ndarray, index: ndarray, dim: int, unique: bool) -> ndarray | None:
