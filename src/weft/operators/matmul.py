@@ -536,6 +536,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
 @api.both(out=True)
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """The dot product with the first vector conjugated."""
+    api.need_tensors("vdot", input=input, other=other)
     _check_vectors("vdot", input, other)
     return dot_op(conjugate(input), other)
 

@@ -167,7 +167,10 @@ class _Syntax:
     @lazy
     def parameters(self) -> list[tuple[str, str]]:
         source = self.source
-        if isinstance(source, str):
+        # Where annotations are not kept as text (PEP 563), only the source has them.
+        if isinstance(source, str) or not all(
+            isinstance(k, str) for k in source.__annotations__.values()
+        ):
             return [(a.arg, _annotation(a.annotation)) for a in self.tree.args.args]
         code, kinds = source.__code__, source.__annotations__
         return [(n, _pointed(kinds.get(n, ""))) for n in code.co_varnames[: code.co_argcount]]

@@ -28,7 +28,7 @@ PACKAGE = Path(__file__).parents[1]
 _words = re.compile(r"[A-Za-z_]\w*").findall
 
 
-class Unknown(Exception):
+class NoRecipe(Exception):
     """Something that a recipe can't tell."""
 
 
@@ -95,7 +95,7 @@ class _Recipe:
         """Where a function of Python's stands, in a source of this package; the names in it."""
         code = function.__code__
         if not code.co_filename.startswith(str(PACKAGE)):
-            raise Unknown
+            raise NoRecipe
         self.parts.append((code.co_filename, code.co_firstlineno, code.co_name))
         return [*code.co_names, *_words(" ".join(map(str, function.__annotations__.values())))]
 
@@ -108,11 +108,11 @@ class _Recipe:
     def python(self, write: Any) -> None:
         """What writes a part by hand: a function with what it encloses."""
         if not isinstance(write, FunctionType):
-            raise Unknown
+            raise NoRecipe
         self.names(self.position(write), write.__globals__)
         for name, cell in zip(write.__code__.co_freevars, write.__closure__ or (), strict=True):
             if cell.cell_contents.__class__ not in PLAIN:
-                raise Unknown
+                raise NoRecipe
             self.parts.append((name, cell.cell_contents))
 
 
@@ -123,7 +123,7 @@ def recipe(function: KernelFunction, *given: Any) -> bytes | None:
     made = _Recipe()
     try:
         made.function(function)
-    except (Unknown, AttributeError, ValueError):
+    except (NoRecipe, AttributeError, ValueError):
         return None
     return hashlib.sha256(repr((SOURCES, given, made.parts)).encode()).digest()
 
