@@ -195,6 +195,16 @@ def test_the_share_below():
     assert np.abs(loop("normal_cdf")(x) - exact).max() <= 1.2e-7
 
 
+def test_the_slope_of_gelu():
+    x = np.linspace(-20, 20, 400_001)
+    exact = lambda x: special.ndtr(x) + x * np.exp(x * x / -2) / np.sqrt(2 * np.pi)
+    narrow = x.astype(np.float32)
+    assert np.abs(loop("gelu_slope")(narrow) - exact(narrow.astype(float))).max() <= 1.8e-7
+    assert np.abs(loop("gelu_slope")(x) - exact(x)).max() <= 5e-16
+    y = loop("gelu_slope")(np.array([np.inf, -np.inf, np.nan, 3e38, -3e38], np.float32))
+    np.testing.assert_array_equal(y, np.array([np.nan, np.nan, np.nan, 1, 0], np.float32))
+
+
 def test_flushed_exponentials():
     x = np.concatenate([np.linspace(-200, 88, 1_000_001), [-np.inf, -1e30]]).astype(np.float32)
     y, exact = loop("exp_flush")(x), np.exp(x.astype(np.float64))

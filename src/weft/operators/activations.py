@@ -437,9 +437,20 @@ def _gelu(x: np.ndarray) -> np.ndarray:
     return y * 0.5
 
 
-def _gelu_rule(t: Any, x: Any) -> Any:
-    below = (erf_op(x * _ROOT_HALF) + 1.0) * 0.5
-    return t * (below + x * (exp_op(x * x * -0.5) * (0.5 * _ROOT_2_OVER_PI)))
+def _gelu_slope(x: np.ndarray) -> np.ndarray:
+    below = (erf_op.reference(x * _ROOT_HALF) + 1.0) * 0.5
+    return below + x * (np.exp(x * x * -0.5) * (0.5 * _ROOT_2_OVER_PI))
+
+
+gelu_slope_op = elementwise(
+    "gelu_slope",
+    _gelu_slope,
+    lambda t, x: t * (exp_op(x * x * -0.5) * (2.0 - x * x) * (0.5 * _ROOT_2_OVER_PI)),
+    public=False,
+    lower="gelu_slope",
+    refuses="biuc",
+    wide_rules=True,
+)
 
 
 def _gelu_tanh(x: np.ndarray) -> np.ndarray:
@@ -457,7 +468,7 @@ def _gelu_tanh_rule(t: Any, x: Any) -> Any:
 gelu_op = elementwise(
     "gelu",
     _gelu,
-    _gelu_rule,
+    lambda t, x: t * gelu_slope_op(x),
     public=False,
     lower="gelu",
     refuses="biuc",
