@@ -367,6 +367,17 @@ def gelu_tanh(x: T) -> T:
     return x * sigmoid(1.5957691216057308 * fma(0.044715 * x * x, x, x))
 
 
+@inline
+def gelu_tanh_slope(x: T) -> T:
+    """The derivative of gelu_tanh."""
+    v = 1.5957691216057308 * fma(0.044715 * x * x, x, x)
+    e = exp_below(-abs(v))
+    part = 1.0 / (1.0 + e)
+    inner_slope = 1.5957691216057308 * fma(0.134145 * x, x, 1.0)
+    # e * part * part is the sigmoid of v times that of -v.
+    return fma(x * (e * part * part), inner_slope, part if v >= 0.0 else e * part)
+
+
 # --- circles -----------------------------------------------------------------------------
 
 
