@@ -195,6 +195,30 @@ def test_the_share_below():
     assert np.abs(loop("normal_cdf")(x) - exact).max() <= 1.2e-7
 
 
+def _gelu_slope(x):
+    return special.ndtr(x) + x * np.exp(x * x / -2) / np.sqrt(2 * np.pi)
+
+
+def _gelu_tanh_slope(x):
+    v = np.sqrt(8 / np.pi) * (x + 0.044715 * x**3)
+    slope = np.sqrt(8 / np.pi) * (1 + 3 * 0.044715 * x**2)
+    return special.expit(v) + x * special.expit(v) * special.expit(-v) * slope
+
+
+@pytest.mark.parametrize(
+    ("name", "exact", "most"),
+    [("gelu_slope", _gelu_slope, 1.8e-7), ("gelu_tanh_slope", _gelu_tanh_slope, 2.5e-7)],
+)
+def test_slopes(name, exact, most):
+    x = np.linspace(-20, 20, 400_001)
+    narrow = x.astype(np.float32)
+    assert np.abs(loop(name)(narrow) - exact(narrow.astype(float))).max() <= most
+    assert np.abs(loop(name)(x) - exact(x)).max() <= 1e-15
+    far = np.array([np.inf, -np.inf, np.nan, 1e18, -1e18, 1e-45, -0.0], np.float32)
+    ends = np.array([np.nan, np.nan, np.nan, 1, 0, 0.5, 0.5], np.float32)
+    np.testing.assert_array_equal(loop(name)(far), ends)
+
+
 def test_flushed_exponentials():
     x = np.concatenate([np.linspace(-200, 88, 1_000_001), [-np.inf, -1e30]]).astype(np.float32)
     y, exact = loop("exp_flush")(x), np.exp(x.astype(np.float64))

@@ -437,9 +437,20 @@ def _gelu(x: np.ndarray) -> np.ndarray:
     return y * 0.5
 
 
-def _gelu_rule(t: Any, x: Any) -> Any:
-    below = (erf_op(x * _ROOT_HALF) + 1.0) * 0.5
-    return t * (below + x * (exp_op(x * x * -0.5) * (0.5 * _ROOT_2_OVER_PI)))
+def _gelu_slope(x: np.ndarray) -> np.ndarray:
+    below = (erf_op.reference(x * _ROOT_HALF) + 1.0) * 0.5
+    return below + x * (np.exp(x * x * -0.5) * (0.5 * _ROOT_2_OVER_PI))
+
+
+gelu_slope_op = elementwise(
+    "gelu_slope",
+    _gelu_slope,
+    lambda t, x: t * (exp_op(x * x * -0.5) * (2.0 - x * x) * (0.5 * _ROOT_2_OVER_PI)),
+    public=False,
+    lower="gelu_slope",
+    refuses="biuc",
+    wide_rules=True,
+)
 
 
 def _gelu_tanh(x: np.ndarray) -> np.ndarray:
@@ -447,17 +458,37 @@ def _gelu_tanh(x: np.ndarray) -> np.ndarray:
     return x * (np.tanh(inner) + 1) * 0.5
 
 
-def _gelu_tanh_rule(t: Any, x: Any) -> Any:
+def _gelu_tanh_slope(x: np.ndarray) -> np.ndarray:
+    double = (x + x * x * x * _CUBIC) * (2.0 * _ROOT_2_OVER_PI)
+    share, rest = sigmoid_op.reference(double), sigmoid_op.reference(-double)
+    return share + x * (share * rest) * ((x * x * (3.0 * _CUBIC) + 1.0) * (2.0 * _ROOT_2_OVER_PI))
+
+
+def _gelu_tanh_slope_rule(t: Any, x: Any) -> Any:
     square = x * x
-    gate = tanh_op((x + x * square * _CUBIC) * _ROOT_2_OVER_PI)
+    double = (x + x * square * _CUBIC) * (2.0 * _ROOT_2_OVER_PI)
+    share, rest = sigmoid_op(double), sigmoid_op(-double)
     inner_slope = (square * (3.0 * _CUBIC) + 1.0) * _ROOT_2_OVER_PI
-    return t * ((gate + 1.0) * 0.5 + x * 0.5 * (1.0 - gate * gate) * inner_slope)
+    bend = square * (3.0 * _CUBIC * _ROOT_2_OVER_PI)
+    bend = bend + inner_slope * (1.0 - x * (share - rest) * inner_slope)
+    return t * (share * rest * 4.0 * bend)
+
+
+gelu_tanh_slope_op = elementwise(
+    "gelu_tanh_slope",
+    _gelu_tanh_slope,
+    _gelu_tanh_slope_rule,
+    public=False,
+    lower="gelu_tanh_slope",
+    refuses="biuc",
+    wide_rules=True,
+)
 
 
 gelu_op = elementwise(
     "gelu",
     _gelu,
-    _gelu_rule,
+    lambda t, x: t * gelu_slope_op(x),
     public=False,
     lower="gelu",
     refuses="biuc",
@@ -466,7 +497,7 @@ gelu_op = elementwise(
 gelu_tanh_op = elementwise(
     "gelu_tanh",
     _gelu_tanh,
-    _gelu_tanh_rule,
+    lambda t, x: t * gelu_tanh_slope_op(x),
     public=False,
     grad_name="GeluBackward",
     lower="gelu_tanh",

@@ -18,6 +18,7 @@ FUNCTIONS = {
     "erfinv": 64,
     # NumPy needs several passes for these.
     **dict.fromkeys(("sigmoid", "silu", "glu", "gelu", "gelu_tanh", "elu", "mish"), 64),
+    **dict.fromkeys(("gelu_slope", "gelu_tanh_slope"), 64),
     **dict.fromkeys(("softplus", "log_sigmoid", "binary_cross_entropy_with_logits"), 64),
 }
 # Exact ones that NumPy does in several passes, or slowly.

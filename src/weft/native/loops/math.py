@@ -356,9 +356,26 @@ def gelu(x: T) -> T:
 
 
 @inline
+def gelu_slope(x: T) -> T:
+    """The derivative of gelu: the share below x, and x times the density there."""
+    return normal_cdf(x) + x * (exp_flush(-0.5 * x * x) * 0.3989422804014327)
+
+
+@inline
 def gelu_tanh(x: T) -> T:
     """The approximation of gelu by a hyperbolic tangent, which is a sigmoid of twice as much."""
     return x * sigmoid(1.5957691216057308 * fma(0.044715 * x * x, x, x))
+
+
+@inline
+def gelu_tanh_slope(x: T) -> T:
+    """The derivative of gelu_tanh."""
+    v = 1.5957691216057308 * fma(0.044715 * x * x, x, x)
+    e = exp_below(-abs(v))
+    part = 1.0 / (1.0 + e)
+    inner_slope = 1.5957691216057308 * fma(0.134145 * x, x, 1.0)
+    # e * part * part is the sigmoid of v times that of -v.
+    return fma(x * (e * part * part), inner_slope, part if v >= 0.0 else e * part)
 
 
 # --- circles -----------------------------------------------------------------------------
