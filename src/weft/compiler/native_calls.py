@@ -34,7 +34,8 @@ from weft.core.modes import State
 from weft.core.tensor import Parameter, Tensor
 from weft.native.codegen import emit, entry, jit, records
 from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, TYPE, Emitter, LLVMValue
-from weft.native.codegen.records import BASE, FrameLayout, Slots, Unsupported
+from weft.native.codegen.frame_layout import FrameLayout, frame_layout
+from weft.native.codegen.records import BASE, Slots, Unsupported
 from weft.native.once import lazy, once
 
 # How an argument is compared: with a result, with a leaf that was met, with an argument before it,
@@ -793,7 +794,7 @@ class Marks:
 
 def probe() -> FrameLayout:
     """Where frames keep code and arguments, tried out on one that runs."""
-    layout = records.frame_layout()
+    layout = frame_layout()
     if layout is None:
         raise Unsupported("frames lie elsewhere")
 
