@@ -8,6 +8,7 @@ before they are used; elsewhere there is none, and what would use it takes the s
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
 import types
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ class FrameLayout:
     object: int
     instruction: int
     locals: int
+    stack: int | None  # where a frame keeps its height; None where a hook may leave frames behind
+    ahead: int  # bytes from the instruction that a frame keeps to the one that runs next
+    traced: tuple[int, ...]  # of a thread's state: words that are set under a tracer or profiler
     filename: int  # of a code object
     first: int  # where its instructions begin
 
@@ -60,11 +64,11 @@ class FrameLayout:
         return write.load(place)
 
 
-# By version: as in ``FrameLayout``, up to ``locals``.
+# By version: as in ``FrameLayout``, up to ``traced``.
 _KNOWN = {
-    (3, 11): ((56, 8), 32, 48, None, 40, 56, 72),
-    (3, 12): ((56, 0), 0, 8, 70, 48, 56, 72),
-    (3, 13): ((72,), 0, 8, 70, 48, 56, 72),
+    (3, 11): ((56, 8), 32, 48, None, 40, 56, 72, None, 0, ()),
+    (3, 12): ((56, 0), 0, 8, 70, 48, 56, 72, 64, 2, (64, 72)),
+    (3, 13): ((72,), 0, 8, 70, 48, 56, 72, 64, 0, (80, 88)),
 }
 
 
@@ -73,7 +77,7 @@ def frame_layout() -> FrameLayout | None:
     known = _KNOWN.get(sys.version_info[:2])
     if known is None or hasattr(sys, "gettotalrefcount"):
         return None
-    running, code, previous, owner, kept, instruction, local = known
+    running, code, previous, owner, kept, instruction, *_, traced = known
     thread = ctypes.pythonapi.PyThreadState_Get
     thread.restype = ctypes.c_void_p
 
@@ -92,6 +96,10 @@ def frame_layout() -> FrameLayout | None:
             found = word(found + offset).value
         if word(found + running[-1]).value != inner:
             return None
+        watchers = sys.getprofile(), sys.gettrace()
+        for offset, watcher in zip(traced, watchers, strict=False):
+            if bool(word(thread() + offset).value) != (watcher is not None):
+                return None
         # Its own instruction moves on while it is looked at; those of its callers stand still.
         inner, step = caller(inner), sys._getframe().f_back
         if step is None:
@@ -109,9 +117,7 @@ def frame_layout() -> FrameLayout | None:
             ):
                 return None
             inner, step = caller(inner), step.f_back
-        return FrameLayout(
-            running, code, previous, owner, kept, instruction, local, name, start
-        )
+        return FrameLayout(*known, name, start)
 
     # Behind some other frames, so that there are some to look at; one is called by way of C.
-    return (lambda: next(map(lambda _: inside(), (None,))))()
+    return (lambda: functools.partial(inside)())()
