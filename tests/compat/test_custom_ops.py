@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-import torch
 
 import weft
+from agreement import torch
 
 LIBRARIES = (torch, weft)
 

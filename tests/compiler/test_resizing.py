@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import compiled_programs
 import weft as torch
+from side_by_side import needs_torch
 from weft import nn
 from weft.compiler import resizing
 from weft.nn import functional as F
@@ -320,24 +320,33 @@ def test_training_steps(name: str, optimizer: str) -> None:
     assert compiled[1].learned.diverged == 2
 
 
+@needs_torch
 @pytest.mark.parametrize("first", range(0, 60, 6))
 def test_random_programs(first: int) -> None:
     """With what the rules of ops tell in the place of what eager mode has shown."""
+    import compiled_programs
+
     with compiled_programs.resized():
         reports = [compiled_programs.check(920_000_000 + first + k) for k in range(6)]
     assert not [r for r in reports if r is not None]
 
 
+@needs_torch
 @pytest.mark.parametrize("first", range(0, 60, 6))
 def test_random_programs_at_several_sizes(first: int) -> None:
+    import compiled_programs
+
     at_sizes = compiled_programs.difference_at_sizes
     seeds = range(940_000_000 + first, 940_000_006 + first)
     reports = [compiled_programs.check(seed, None, at_sizes) for seed in seeds]
     assert not [r for r in reports if r is not None]
 
 
+@needs_torch
 @pytest.mark.deep
 def test_many_random_programs() -> None:
+    import compiled_programs
+
     at_sizes = compiled_programs.difference_at_sizes
     reports = [compiled_programs.check(950_000_000 + k, None, at_sizes) for k in range(2000)]
     with compiled_programs.resized():

@@ -13,8 +13,8 @@ import pytest
 from test_registry import DIFFERENTIABLE, SAMPLED, samples, smooth_inputs, smooth_outputs
 
 import mirror
-import opdb
 import weft
+from side_by_side import needs_torch
 from weft import nn
 from weft.core import devices
 from weft.core.dispatch import REGISTRY
@@ -357,7 +357,7 @@ def test_a_file_of_a_device_that_is_not_there_says_so() -> None:
     assert torch.load(io.BytesIO(data), map_location="cpu").equal(torch.ones(2))
 
 
-@pytest.mark.skipif(opdb.torch is None, reason="the table of functions is PyTorch's")
+@needs_torch
 @pytest.mark.parametrize("part", range(8))
 def test_torchs_table(part: int) -> None:
     import opdb_device

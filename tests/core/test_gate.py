@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import boundary
-import gate_programs
-import opdb
 import weft
+from side_by_side import needs_torch
+from watched_memory import Watch
 from weft import nn
 from weft.core import gate
 
@@ -32,16 +32,18 @@ def test_whoever_writes_to_an_array_announces_it():
     assert not wrong, "\n".join(f"{p.module}:{p.line}: {p.text}" for p in wrong)
 
 
-@pytest.mark.skipif(opdb.torch is None, reason="torch writes the programs")
+@needs_torch
 @pytest.mark.parametrize("first", range(0, 60, 10))
 def test_random_programs(first):
+    import gate_programs
+
     reports = [gate_programs.check(710_000_000 + first + k) for k in range(10)]
     assert not any(reports), "\n".join(filter(None, reports))
 
 
 def test_the_watch_sees_a_write_that_nobody_announced():
     x = torch.ones(3)
-    with gate_programs.Watch() as watch:
+    with Watch() as watch:
         assert watch.look([x]) is None
         x._a[0] = 2.0
         assert watch.look([x]) is not None
@@ -76,7 +78,7 @@ def test_training_steps(name, large):
     net = model() if not large else nn.Sequential(nn.Flatten(), nn.Linear(72, 4000))
     options = {"momentum": 0.9} if name == "SGD" else {}
     optimizer = getattr(torch.optim, name)(net.parameters(), **options)
-    with gate_programs.Watch() as watch:
+    with Watch() as watch:
         for _ in range(4):
             lookahead(net, optimizer)
             found = watch.look(net, optimizer)
@@ -85,7 +87,7 @@ def test_training_steps(name, large):
 
 def test_lbfgs_and_muon():
     w = nn.Parameter(torch.randn(4, 3))
-    with gate_programs.Watch() as watch:
+    with Watch() as watch:
         for kind in (torch.optim.LBFGS, torch.optim.Muon):
             optimizer = kind([w])
 
@@ -147,7 +149,7 @@ WRITES = {
 @pytest.mark.parametrize("name", WRITES)
 def test_other_writers(name):
     net = model()
-    with gate_programs.Watch() as watch:
+    with Watch() as watch:
         watch.look(net)
         WRITES[name](net)
         assert watch.look(net) is None
@@ -155,7 +157,7 @@ def test_other_writers(name):
 
 def test_quasirandom_and_checked_gradients():
     engine, x = torch.quasirandom.SobolEngine(3), torch.randn(3, dtype=torch.float64)
-    with gate_programs.Watch() as watch:
+    with Watch() as watch:
         watch.look(vars(engine), x)
         engine.draw(4)
         assert watch.look(vars(engine)) is None
@@ -171,7 +173,7 @@ def test_quasirandom_and_checked_gradients():
 def test_averaging_and_ema():
     net = model()
     averaged = torch.optim.swa_utils.AveragedModel(net)
-    with gate_programs.Watch() as watch:
+    with Watch() as watch:
         for _ in range(3):
             watch.look(net, averaged)
             averaged.update_parameters(net)
@@ -191,7 +193,7 @@ def test_compiled_training(static):
         return loss
 
     step = torch.compile(step, static=static)
-    with gate_programs.Watch() as watch:
+    with Watch() as watch:
         for _ in range(6):
             step(torch.randn(5, 2, 6, 6))
             assert watch.look(net, optimizer) is None
@@ -206,7 +208,7 @@ def test_a_recorded_step():
         loss = net(x).square().mean()
         loss.backward()
         optimizer.step()
-    with gate_programs.Watch() as watch:
+    with Watch() as watch:
         watch.look(net, optimizer)
         recorded.run()
         assert watch.look(net, optimizer) is None

@@ -22,6 +22,7 @@ from weft.core import making, selection
 from weft.core.dispatch import REGISTRY, apply
 from weft.core.node import AccumulateGrad, OpNode, Output
 from weft.native.codegen import records
+from weft.native.codegen.frame_layout import frame_layout
 
 if not selection.ready():
     pytest.skip("no native code here", allow_module_level=True)
@@ -501,7 +502,10 @@ def test_references_are_exact() -> None:
     )
     ops = [REGISTRY[name] for name in names]
     held = [a, b, c, a._a, b._a, c._a, a._node, a._vc, b._vc, attrs, mask, now, now.scope]
-    held += [None, True, False, 0, 1, (), np.dtype(np.float32), weft.Tensor, OpNode, Output, *ops]
+    held += [None, True, False, 0, 1, (), weft.Tensor, OpNode, Output, *ops]
+    number = np.ones((1, 1), np.float32)
+    # On Python 3.12 every ``dot`` of NumPy's leaves a reference to the dtype behind.
+    held += [] if moved_by(lambda: number.dot(number), 100, [number.dtype]) else [number.dtype]
     held += [plan for op in ops for plan in op.plans.values()]
     for call in calls:
         for _ in range(1000):
@@ -668,7 +672,7 @@ def test_looking_at_frames_keeps_nothing_of_the_callers_alive() -> None:
 
     def caller() -> weakref.ref[Held]:
         held = Held()
-        assert records.frame_layout() is None or held
+        assert frame_layout() is None or held
         return weakref.ref(held)
 
     gc.disable()

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import weft
+from agreement import torch
 from weft.nn.attention import flex_attention as flex
 
 theirs = importlib.import_module("torch.nn.attention.flex_attention")

@@ -108,7 +108,9 @@ class Region(Learning, Redoing):
 
     def hook(self) -> None:
         """Let calls of functions be confirmed as a whole, once there is something to confirm."""
-        if self.learned.tokens and (made := whole_calls.compiled()) is not None:
+        if not self.learned.tokens or whole_calls.is_monitored():
+            return
+        if (made := whole_calls.compiled()) is not None:
             self.hooked = made.switch_off  # first: a signal's handler may raise in between
             if not made.switch(self, MODES.now):
                 self.hooked = None

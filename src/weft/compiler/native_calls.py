@@ -13,6 +13,7 @@ everything is compared once more.
 from __future__ import annotations
 
 import ctypes
+import dis
 import struct
 import sys
 import types
@@ -34,7 +35,8 @@ from weft.core.modes import State
 from weft.core.tensor import Parameter, Tensor
 from weft.native.codegen import emit, entry, jit, records
 from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, TYPE, Emitter, LLVMValue
-from weft.native.codegen.records import BASE, FrameLayout, Slots, Unsupported
+from weft.native.codegen.frame_layout import FRAME_OF, FrameLayout, frame_layout
+from weft.native.codegen.records import BASE, Slots, Unsupported
 from weft.native.once import lazy, once
 
 # How an argument is compared: with a result, with a leaf that was met, with an argument before it,
@@ -60,7 +62,9 @@ BEGIN, END, DEFAULTS, BACKWARD_CODE, WATCHERS = range(1, 6)
 THREAD, REGION, OWN, STACK, BUSY, NOW = range(0, 48, 8)
 
 STATE = "@follow.state"
-FRAME_LOCALS = 72  # of a frame as the interpreter has it; ``probe`` tries it out
+# A mark on a code object: one more than the number of arguments, whether a result is put on the
+# stack, and where the return instruction is.
+PUSHES, EXIT = 1 << 16, 17
 _FUNCTIONS = (
     *("Py_IncRef", "Py_DecRef", "PyList_New", "PyList_SetItem", "PyList_Append", "PyTuple_New"),
     *("PyLong_FromVoidPtr", "PySet_Add", "PyDict_Size", "PyType_GenericAlloc", "PyDict_GetItem"),
@@ -525,31 +529,32 @@ class Hook(Emitter):
         code: int, extra: int,
     ) -> None:  # fmt: skip
         super().__init__(name, places)
-        self.layout, self.own = layout, LLVMValue("%self")
+        self.layout, self.frames, self.own = layout, frames, LLVMValue("%self")
         state, frame, thread = LLVMValue(STATE), LLVMValue("%frame"), LLVMValue("%thread")
-        function = self.load(frame, frames.code)
+        function = self.function = self.load(frame, frames.code)
         about = self.load(function, code)
         self.leave_if(self.test("eq", about, NULL), "run")
         marks = self.load(about, 0, "i64")
         self.leave_unless(self.test("slt", self.constant(extra), marks), "run")
-        count = self.arithmetic("sub", self.load(about, 8 + 8 * extra, "i64"), 1)
-        self.leave_if(self.test("slt", count, 0), "run")  # not one of weft's functions
+        mark = self.mark = self.load(about, 8 + 8 * extra, "i64")
+        self.leave_if(self.test("eq", mark, 0), "run")  # not one of weft's functions
+        count = self.arithmetic("sub", self.arithmetic("and", mark, PUSHES - 1), 1)
         self.leave_unless(self.test("eq", self.load(state, THREAD), thread), "run")
         self.leave_unless(self.value("i1", "icmp eq i32 %flag, 0"), "run")
-        tracing = self.byte(self.load(thread, frames.running), 0)
-        self.leave_unless(self.test("eq", tracing, 0), "run")
+        for tracing in self.watchers(thread):
+            self.leave_unless(self.test("eq", tracing, 0), "run")
         region, now = self.load(state, REGION), self.load(state, NOW)
         self.check(region, now)
         point = self.load(region, layout.region["at"])
         grad = self.load(now, layout.state["grad"])
         with self.when(self.test("eq", function, self.item(self.own, BACKWARD_CODE))):
-            self.go_back(region, point, grad, self.at(frame, FRAME_LOCALS))
+            self.go_back(region, point, grad, self.at(frame, frames.locals))
             self.go("run")
             self.here(self.label())
         known = self.load(point, layout.point["whole"])
         given = self.stack(2)
         self.store(region, given)
-        self.store(self.at(frame, FRAME_LOCALS), given, 8)
+        self.store(self.at(frame, frames.locals), given, 8)
         with self.each(self.size(known)) as k:
             call = self.load(self.load(known, LIST_ITEMS), self.scaled(k))
             same = self.test("eq", self.item(call, CODE), function)
@@ -557,7 +562,7 @@ class Hook(Emitter):
             with self.when(same):
                 made = self.value("ptr", f"call ptr @whole_call(ptr {call}, ptr {given}, i64 2)")
                 with self.otherwise(self.is_known(made, "None")):
-                    self.give(made)
+                    self.finish(made)
                     self.here(self.label())
                 self.drop(made)
                 still = self.test("eq", self.load(region, layout.region["at"]), point)
@@ -616,7 +621,7 @@ class Hook(Emitter):
                 self.leave_if(self.test("eq", done, NULL), "fail")
                 self.drop(done)  # True and None are never gone
                 with self.when(self.is_known(done, "True")):
-                    self.give(self.hold(none))
+                    self.finish(self.hold(none))
                     self.here(self.label())
                 still = self.test("eq", self.load(region, layout.region["at"]), point)
                 self.leave_unless(still, "run")
@@ -639,7 +644,7 @@ class Hook(Emitter):
         args = self.call("PyTuple_New", count)
         self.leave_if(self.test("eq", args, NULL), "fail")
         with self.each(count) as k:
-            x = self.load(self.at(frame, FRAME_LOCALS), self.scaled(k))
+            x = self.load(self.at(frame, self.frames.locals), self.scaled(k))
             found = self.variable("ptr", x)
             with self.when(self.test("eq", x, NULL)):
                 self.store(self.known("None"), found)
@@ -660,7 +665,36 @@ class Hook(Emitter):
         self.store(self.constant(0), state, BUSY)
         self.give(self.load(result))
         self.here("fail")
-        self.give(NULL)
+        self.give(NULL if self.frames.stack is None else self.default(frame, "1"))
+
+    def watchers(self, thread: LLVMValue) -> list[LLVMValue]:
+        """What is zero unless a tracer or profiler is on."""
+        if self.frames.traced:
+            return [self.load(thread, offset, "i64") for offset in self.frames.traced]
+        return [self.byte(self.load(thread, self.frames.running[0]), 0)]
+
+    def finish(self, result: LLVMValue) -> None:
+        """Give what the function would have given.
+
+        From Python 3.12 on, who runs a frame also ends it. So the frame goes on at one of the
+        function's own return instructions, with the result on its stack.
+        """
+        frames, frame = self.frames, LLVMValue("%frame")
+        if frames.stack is None:
+            self.give(result)
+            return
+        place = self.arithmetic("lshr", self.mark, EXIT)
+        place = self.arithmetic("add", place, frames.first - frames.ahead)
+        self.store(self.at(self.function, place), frame, frames.instruction)
+        pushes = self.test("ne", self.arithmetic("and", self.mark, PUSHES), 0)
+        with self.when(pushes):
+            height = self.load(frame, frames.stack, "i32")
+            index = self.value("i64", f"sext i32 {height} to i64")
+            self.store(result, self.at(frame, frames.locals), self.scaled(index))
+            self.store(self.arithmetic("add", height, 1), frame, frames.stack)
+        with self.otherwise(pushes):
+            self.drop(result)  # None, which the instruction itself gives
+        self.give(self.default(frame))
 
     def end(self, result: LLVMValue) -> None:
         """Tell what the function gave, or None with an error kept aside."""
@@ -688,9 +722,9 @@ class Hook(Emitter):
         flags = LLVMValue(str(len(args) - (1 << 63)), "i64")
         return self.call("PyObject_Vectorcall", function, self.at(given, 8), flags, NULL)
 
-    def default(self, frame: LLVMValue) -> LLVMValue:
+    def default(self, frame: LLVMValue, flag: str = "%flag") -> LLVMValue:
         run = self.known("_PyEval_EvalFrameDefault")
-        return self.value("ptr", f"call ptr {run}(ptr %thread, ptr {frame}, i32 %flag)")
+        return self.value("ptr", f"call ptr {run}(ptr %thread, ptr {frame}, i32 {flag})")
 
     def run_further_in(self, state: LLVMValue, frame: LLVMValue) -> None:
         """Run the function. Far in, Python runs functions without using up the stack of C."""
@@ -764,11 +798,13 @@ class Marks:
 
     def __init__(self) -> None:
         api = ctypes.pythonapi
-        api._PyEval_RequestCodeExtraIndex.argtypes = (ctypes.c_void_p,)
-        api._PyEval_RequestCodeExtraIndex.restype = ctypes.c_ssize_t
-        self.set = api._PyCode_SetExtra
+        names = ("_PyEval_RequestCodeExtraIndex", "_PyCode_SetExtra")
+        if sys.version_info >= (3, 12):
+            names = ("PyUnstable_Eval_RequestCodeExtraIndex", "PyUnstable_Code_SetExtra")
+        ask, self.set = (getattr(api, name) for name in names)
+        ask.argtypes, ask.restype = (ctypes.c_void_p,), ctypes.c_ssize_t
         self.set.argtypes = (ctypes.py_object, ctypes.c_ssize_t, ctypes.c_void_p)
-        self.index = api._PyEval_RequestCodeExtraIndex(None)
+        self.index = ask(None)
         if self.index < 0:
             raise Unsupported("no room for marks on code")
         # Where a code object keeps them is found with a code object of our own.
@@ -786,21 +822,38 @@ class Marks:
         if word(block).value <= self.index or word(block + 8 + 8 * self.index).value != 0xABCDE:
             raise Unsupported("marks on code differ")
 
+    def add(self, code: types.CodeType, arguments: int) -> None:
+        """Mark the code of a function with so many arguments, if the hook can end its frames."""
+        leaves = way_out(code) if sys.version_info >= (3, 12) else 0
+        if leaves is not None:
+            self.put(code, leaves | (arguments + 1))
+
     def put(self, code: types.CodeType, mark: int) -> None:
         if self.set(code, self.index, mark):
             raise Unsupported("marks on code can't be set")
 
 
+def way_out(code: types.CodeType) -> int | None:
+    """Where a function's frame can be ended: the part of its mark above the arguments."""
+    for step in dis.get_instructions(code):
+        wide = step.arg is not None and step.arg > 255
+        if step.opname == "RETURN_VALUE":
+            return step.offset << EXIT | PUSHES
+        if step.opname == "RETURN_CONST" and step.argval is None and not wide:
+            return step.offset << EXIT
+    return None
+
+
 def probe() -> FrameLayout:
     """Where frames keep code and arguments, tried out on one that runs."""
-    layout = records.frame_layout()
+    layout = frame_layout()
     if layout is None:
         raise Unsupported("frames lie elsewhere")
 
     def inside(first: Any, *rest: Any, third: Any) -> bool:
         word = ctypes.c_size_t.from_address
-        frame = word(id(sys._getframe()) + HEAD + 8).value
-        found = [word(frame + FRAME_LOCALS + 8 * k).value for k in range(3)]
+        frame = word(id(sys._getframe()) + FRAME_OF).value
+        found = [word(frame + layout.locals + 8 * k).value for k in range(3)]
         return found == [id(first), id(third), id(rest)]
 
     if not inside(object(), object(), third=object()):
@@ -814,7 +867,6 @@ class HookFunctions:
     def __init__(self, begin: Callable, end: Callable, fits: Callable, back: Any) -> None:
         if native_matching.prepared() is None:
             raise Unsupported("objects differ")
-        whole_modules.probe()
         self.marks, frames, layout = Marks(), probe(), WholeLayout()
         objects = {**_OBJECTS, "fits": fits}
         self.held = (objects, begin, end)
@@ -836,7 +888,7 @@ class HookFunctions:
             return "".join(function.text() for function in made)
 
         facts = (layout, frames, self.marks.place, self.marks.index, places)
-        sources = (__file__, whole_modules.__file__, native_matching.__file__)
+        sources = (*records.SOURCES, __file__, whole_modules.__file__, native_matching.__file__)
         recipe = emit.recipe(facts, *sources)
         names = ["switch", "switch_off"]
         given = ("whole_calls", text if recipe else text(), names, recipe, jit.GLUE)

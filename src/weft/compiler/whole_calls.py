@@ -82,8 +82,9 @@ def functions() -> Iterator[FunctionType]:
         yield function
     for _, _, function in overriding.functions():
         yield function
-    yield from whole_modules.forwards()
-    yield MODULE_CALL
+    if whole_modules.are_compared():
+        yield from whole_modules.forwards()
+        yield MODULE_CALL
     for name, module in list(sys.modules.items()):
         if name.startswith("weft.operators.") or module is short:
             yield from (x for x in vars(module).values() if isinstance(x, FunctionType))
@@ -101,6 +102,16 @@ def may_be_confirmed(function: FunctionType) -> bool:
     return (ours or home in ("weft", "weft.core.short")) and not (
         function.__code__.co_flags & GENERATORS
     )
+
+
+def is_monitored() -> bool:
+    """Whether a debugger or another tool watches by ``sys.monitoring``, from Python 3.12 on: it
+    has to see the functions that are called.
+    """
+    return TOOL is not None and any(TOOL(number) is not None for number in range(6))
+
+
+TOOL = getattr(getattr(sys, "monitoring", None), "get_tool", None)
 
 
 def compiled() -> native_calls.HookFunctions | None:
@@ -135,13 +146,13 @@ def _backward() -> Any:
 def _compile() -> native_calls.HookFunctions | None:
     made, back = _hook(), _backward()
     if made is not None:
-        made.marks.put(back.__code__, arguments(back.__code__) + 1)
+        made.marks.add(back.__code__, arguments(back.__code__))
         for function in {REDIRECTED.get(f, f) for f in functions() if may_be_confirmed(f)}:
             if function.__closure__:
                 # Functions that differ in what they enclose share the code that they were made
                 # from: each gets its own, by which it is known.
                 function.__code__ = function.__code__.replace()
-            made.marks.put(function.__code__, arguments(function.__code__) + 1)
+            made.marks.add(function.__code__, arguments(function.__code__))
         _compiled.append(made)
     return made
 

@@ -1,9 +1,10 @@
 """Modules of weft's own in calls that are confirmed as a whole: what their state is compared by.
 
 Besides its arguments a module's ``forward`` reads attributes, parameters, buffers and the modules
-inside. Python 3.11 gives each state of a dictionary a number that no other state of any dictionary
-has, and each state of a class one that no other state of any class has. Where these numbers are
-those of the last time, nothing was set or deleted since, and what was reached then is still there.
+inside. CPython up to 3.12 gives each state of a dictionary a number that no other state of any
+dictionary has, and each state of a class one that no other state of any class has. Where these
+numbers are those of the last time, nothing was set or deleted since, and what was reached then is
+still there.
 Attributes that can change without being set (lists, say) are refused.
 """
 
@@ -135,6 +136,19 @@ def is_plain(value: Any) -> bool:
     return value.__class__ in PLAIN
 
 
+@functools.cache
+def are_compared() -> bool:
+    """Whether this Python has the numbers that modules are compared by.
+
+    Python 3.13 does not: what objects keep in place of a dictionary changes without a new number.
+    """
+    try:
+        probe()
+    except Unsupported:
+        return False
+    return True
+
+
 def probe() -> None:
     """Try out whether dictionaries and classes keep the numbers of their states where we look."""
 
@@ -144,7 +158,7 @@ def probe() -> None:
     made = Tried()
     made.first = 1  # type: ignore[attr-defined]
     own = made.__dict__
-    if sys.version_info[:2] != (3, 11) or word(id(made) + MANAGED).value != id(own):
+    if not (3, 11) <= sys.version_info[:2] <= (3, 13) or word(id(made) + MANAGED).value != id(own):
         raise Unsupported("attributes lie elsewhere")
     states = [dict_version(own)]
     for change in (

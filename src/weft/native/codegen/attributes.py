@@ -117,7 +117,7 @@ def getters(known: Known, python: dict[str, Callable]) -> dict[str, Callable]:
     def text() -> str:
         return "\n".join(AttributeRead(name, places, layout).text() for name in NAMES)
 
-    recipe = emit.recipe((layout, places), __file__, records.__file__)
+    recipe = emit.recipe((layout, places), __file__, *records.SOURCES)
     given = ("attributes", text if recipe else text(), list(NAMES), recipe, jit.GLUE)
     addresses = jit.engine().load(*given)
     return {

@@ -140,7 +140,7 @@ class PartReads:
 
 def probe() -> int:
     """What CPython has in the slot of a class with ``__getattr__``, once the slot is found."""
-    if sys.implementation.name != "cpython" or sys.version_info[:2] != (3, 11):
+    if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info[:2] <= (3, 13):
         raise Unsupported("attributes are read otherwise")
 
     class Usual:

@@ -14,7 +14,8 @@ from typing import Any
 
 from weft.native.codegen import emit, entry, jit, records
 from weft.native.codegen.emit import NULL, Emitter, LLVMValue
-from weft.native.codegen.records import FrameLayout, Slots
+from weft.native.codegen.frame_layout import FrameLayout, frame_layout
+from weft.native.codegen.records import Slots
 
 _FUNCTIONS = (*("PyDict_GetItem", "PyObject_GetAttr", "PyObject_Vectorcall", "PyThreadState_Get"),)
 _OBJECTS = {
@@ -48,8 +49,7 @@ class PendingSlot(Emitter):
         stamp = self.load(self.object, self.tensor["_stamp"])
         self.leave_if(self.test("eq", stamp, NULL), "decline")
         self.leave_unless(self.is_a(stamp, "tuple"), "decline")
-        thread = self.call("PyThreadState_Get")
-        frame = self.load(self.load(thread, at.running), at.current)
+        frame = at.current(self)
         self.leave_if(self.test("eq", frame, NULL), "decline")
         found = self.call("PyDict_GetItem", self.item(self.own, CODES), self.load(frame, at.code))
         self.leave_if(self.test("eq", found, NULL), "decline")
@@ -62,7 +62,7 @@ def getter(tensor: type, python: Callable, codes: dict[Any, bool]) -> Any:
 
     ``codes`` says of which code it is known that it reads no values.
     """
-    frames = records.frame_layout()
+    frames = frame_layout()
     if frames is None:
         return None
     records.check_layouts()
@@ -70,7 +70,7 @@ def getter(tensor: type, python: Callable, codes: dict[Any, bool]) -> Any:
     table, places = emit.address_table(_OBJECTS, _FUNCTIONS)
     name = "pending_slot"
     text = lambda: PendingSlot(name, places, layout, frames).text()
-    recipe = emit.recipe((layout, frames, places), __file__, records.__file__)
+    recipe = emit.recipe((layout, frames, places), __file__, *records.SOURCES)
     (address,) = jit.engine().load(name, text if recipe else text(), [name], recipe, jit.GLUE)
     new = ctypes.pythonapi.PyInstanceMethod_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.py_object,)

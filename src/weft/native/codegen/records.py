@@ -31,8 +31,10 @@ import ml_dtypes
 import numpy as np
 
 from weft.native.codegen import emit, entry
+from weft.native.codegen import frame_layout as frames
 from weft.native.codegen.emit import BYTES, HEAD, LIST_ITEMS, NULL, TYPE, Emitter, LLVMValue
 from weft.native.codegen.entry import DESCR, FLAGS, RANK, SHAPE, TUPLE
+from weft.native.codegen.frame_layout import FrameLayout, frame_layout
 from weft.native.once import LOCK
 
 BASE = HEAD + 32  # where an array keeps what its memory belongs to
@@ -149,54 +151,8 @@ def check_layouts() -> None:
         raise Unsupported(f"objects differ: {facts}")
 
 
-@dataclass(frozen=True)
-class FrameLayout:
-    """Where running code is found: in what a frame object stands for, and in code objects."""
-
-    running: int  # of the state of a thread: where it says which frame runs
-    current: int  # in that
-    code: int  # of a frame as the interpreter has it, as are the next two
-    previous: int
-    instruction: int
-    filename: int  # of a code object
-    first: int  # where its instructions begin
-
-
-def frame_layout() -> FrameLayout | None:
-    """Where things are in this version of Python, if they are found there."""
-    if sys.version_info[:2] != (3, 11) or hasattr(sys, "gettotalrefcount"):
-        return None
-    word = ctypes.c_size_t.from_address
-    thread = ctypes.pythonapi.PyThreadState_Get
-    thread.restype = ctypes.c_void_p
-
-    def inside() -> FrameLayout | None:
-        # A frame that knew itself by a variable would be a cycle, and would keep alive all that
-        # its callers hold.
-        inner = word(id(sys._getframe()) + HEAD + 8).value  # what the object stands for
-        if word(word(thread() + 56).value + 8).value != inner:
-            return None
-        # Its own instruction moves on while it is looked at; those of its callers stand still.
-        inner, step = word(inner + 48).value, sys._getframe().f_back
-        if step is None:
-            return None
-        start = word(inner + 56).value - step.f_lasti - id(step.f_code)
-        filename = word(id(types.CodeType.__dict__["co_filename"]) + HEAD + 24).value
-        name = word(filename + 16).value
-        while step is not None:
-            code = step.f_code
-            if (
-                word(inner + 32).value != id(code)
-                or word(inner + 40).value not in (0, id(step))
-                or word(inner + 56).value - id(code) - start != step.f_lasti
-                or word(id(code) + name).value != id(code.co_filename)
-            ):
-                return None
-            inner, step = word(inner + 48).value, step.f_back
-        return FrameLayout(56, 8, 32, 48, 56, name, start)
-
-    # Behind some other frames, so that there are some to look at.
-    return (lambda: (lambda: inside())())()
+# What the code of this module is written by, apart from ``emit``.
+SOURCES = (__file__, frames.__file__)
 
 
 class _AddressTable:
@@ -415,12 +371,11 @@ class TensorEmitter(Emitter):
         """
         head, found = self.label(), self.label()
         last = self.first_of(self.known("last_caller"))
-        thread = self.call("PyThreadState_Get")
-        step = self.variable("ptr", self.load(self.load(thread, at.running), at.current))
+        step = self.variable("ptr", at.current(self))
         with self.each(depth):
             here = self.load(step)
             self.leave_if(self.test("eq", here, NULL), unknown)
-            self.store(self.load(here, at.previous), step)
+            self.store(at.caller(self, here), step)
         self.go(head)
         self.here(head)
         inner = self.load(step)
@@ -430,7 +385,7 @@ class TensorEmitter(Emitter):
         own = self.call("PyDict_GetItem", self.known("own_files"), self.load(code, at.filename))
         self.leave_if(self.test("eq", own, NULL), unknown)
         with self.when(self.is_known(own, "True")):
-            self.store(self.load(inner, at.previous), step)
+            self.store(at.caller(self, inner), step)
             self.go(head)
             self.here(self.label())
         place = self.known("last_caller")
@@ -1276,7 +1231,7 @@ class Records:
         check_layouts()
         self.table = _AddressTable(classes)
         self.layout = RecordLayout.of(classes)
-        self.recipe = emit.recipe((self.layout, self.table.places), __file__)
+        self.recipe = emit.recipe((self.layout, self.table.places), *SOURCES)
         self.definitions: dict[tuple[bool, bool, bool], entry.MethodDefinition] = {}
 
     def definition(self, view: bool, several: bool, computes: bool) -> entry.MethodDefinition:

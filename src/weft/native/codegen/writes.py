@@ -425,7 +425,7 @@ def functions(
 
     if layout.frames is None:
         raise Unsupported("frames lie elsewhere")
-    recipe = emit.recipe((layout, places), __file__, records.__file__)
+    recipe = emit.recipe((layout, places), __file__, *records.SOURCES)
     names = ["overwrite", "create"]
     addresses = jit.engine().load("writes", text if recipe else text(), names, recipe, jit.GLUE)
     held = tuple(objects.values())  # beside their addresses
