@@ -333,20 +333,20 @@ def explained(learned: TraceMemory) -> str:
     """What is known of a region, as text."""
     plans = programs(learned)
     counts = f"{learned.calls} calls, {learned.tokens} ops learned"
-    courses = f"{learned.diverged} times another course, {len(plans)} programs"
-    lines = [f"{learned.name}: {counts}, {courses}"]
+    paths = f"{learned.diverged} divergences, {len(plans)} programs"
+    lines = [f"{learned.name}: {counts}, {paths}"]
     if learned.resized:
-        lines.append(f"  known courses were taken {learned.resized} times at a new size")
+        lines.append(f"  known paths were taken {learned.resized} times at a new size")
     if learned.forgotten:
-        kept = f"since {BRANCHES} are kept at one point"
-        lines.append(f"  {learned.forgotten} courses were forgotten, {kept}")
+        kept = f"since at most {BRANCHES} are kept at one branch point"
+        lines.append(f"  {learned.forgotten} paths were evicted, {kept}")
     if learned.rested:
-        why = "since courses before them did not come back"
+        why = "since the paths learned before them did not recur"
         lines.append(f"  {learned.rested} calls ran eagerly, {why}")
     for title, table in (
-        ("computed because", learned.reasons),
-        ("run eagerly because", learned.refused),
-        ("learned something new at", learned.news),
+        ("pending values computed:", learned.reasons),
+        ("run eagerly:", learned.refused),
+        ("new path learned at:", learned.news),
     ):
         lines += [f"  {title} {why} ({n} times)" for why, n in table.items()]
     for k, plan in enumerate(plans):
@@ -419,7 +419,7 @@ class set_stance:
     ) -> None:
         if stance not in STANCES:
             raise RuntimeError(
-                f"invalid stance {stance!r}; there is {STANCES}\n  at {errors.here()}"
+                f"invalid stance {stance!r}; must be one of {STANCES}\n  at {errors.here()}"
             )
         self.stance, self.before = stance, _stance[0]
         _stance[0] = stance

@@ -98,7 +98,7 @@ class Automatic(Region):
 
     def before(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
         if len(self.path) >= self.reach and self.is_full():
-            self.cut("many calls are pending")
+            self.cut("the limit of pending ops was reached")
         if self.idle and (self.refuses(op) or MODES.now.backward is not None or not self.begins()):
             return None
         return super().before(op, args, attrs)
@@ -148,7 +148,7 @@ class Automatic(Region):
 
         found = sum(1 for place in self.places.values() if place.ran)
         given_up = sum(1 for p in self.places.values() if p.passed > PATIENCE and not p.promising)
-        counts = f"{len(self.places)} places were passed, {found} begin a compiled stretch"
+        counts = f"{len(self.places)} start points were seen, {found} begin a compiled segment"
         return f"{explained(self.learned)}\n  {counts}, {given_up} were given up"
 
 

@@ -268,7 +268,7 @@ class Building:
             return BufferSlice(
                 self.leaf(value.leaf), 0, geometry(np.asarray(self.leaves[value.leaf]))
             )
-        raise CannotLower("a value that nothing makes")
+        raise CannotLower("a value that nothing computes")
 
     def leaf(self, id: int) -> BufferAllocation:
         if id not in self.used:
@@ -448,14 +448,14 @@ class Building:
         self.steps.append(PythonCall(work.name, work.python, args, results, reason, generator))
         where = node.spec.position()
         at = f" (from {where})" if where else ""
-        self.notes.append(f"{node.work.name} is run by Python: {reason}{at}")
+        self.notes.append(f"{node.work.name} runs in Python: {reason}{at}")
 
     # --- ends ---
 
     def want(self, value: Any) -> BufferSlice:
         """Give a value to the caller, in memory that is its own."""
         if not isinstance(value, Value):
-            raise CannotLower("a wanted value that is not an array")
+            raise CannotLower("a requested value that is not an array")
         self.clock += 1
         place = self.place(value)
         whole = place.offset == 0 and place.buffer.size == place.lies.nbytes
@@ -510,7 +510,7 @@ class Building:
             return
         example = self.leaves.get(leaf)
         if not isinstance(example, ndarray):
-            raise CannotLower("a leaf that has no memory is written")
+            raise CannotLower("a write to a leaf without memory")
         self.clock += 1
         place = self.saved.get(leaf) or self.place(value)
         if self._is_there(place, leaf):
@@ -518,7 +518,7 @@ class Building:
         if place.buffer.kind == LEAF:
             place = self.copy(place)  # that leaf may be written too
         if (example.shape, example.dtype) != (place.lies.shape, place.lies.dtype):
-            raise CannotLower("a leaf is written with a value of another shape or dtype")
+            raise CannotLower("a write to a leaf of a different shape or dtype")
         target = BufferSlice(self.leaf(leaf), 0, geometry(example))
         if not self._made_there(place, target):
             place.buffer.last = NEVER
@@ -576,11 +576,11 @@ def _copied(to: ndarray, source: ndarray) -> tuple[()]:
 
 def _check_kinds(node: WorkNode, found: list[Any]) -> None:
     if len(found) != len(node.results):
-        raise Unplannable("another number of results than was recorded")
+        raise Unplannable("the number of results differs from the recording")
     for value, array in zip(node.results, found, strict=True):
         if array.shape != value.shape or array.dtype != value.dtype:
             given = f"{array.dtype}{list(array.shape)}"
-            raise Unplannable(f"a kernel gives {given} in the place of {value}")
+            raise Unplannable(f"a kernel returns {given} instead of {value}")
 
 
 def _geometries(node: WorkNode, places: dict[int, BufferSlice]) -> list[Geometry]:

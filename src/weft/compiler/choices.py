@@ -35,14 +35,14 @@ def check(backend: str | Callable, mode: str | None, options: dict[str, Any] | N
         )
     if not isinstance(backend, str):
         warnings.warn(
-            "torch.compile: weft gives no graph to a backend of your own. The function runs eagerly"
+            "torch.compile: weft does not support custom backends. The function runs eagerly"
             f" and {getattr(backend, '__name__', backend)} is not called; weft.graph.record() and"
             " torch.fx.symbolic_trace() give the graph of what it computes",
             stacklevel=3,
         )
     elif backend not in (*BACKENDS, *EAGER):
         raise RuntimeError(
-            f"unknown backend {backend!r}; there are {', '.join((*BACKENDS, *EAGER))}\n"
+            f"unknown backend {backend!r}; must be one of {', '.join((*BACKENDS, *EAGER))}\n"
             f"  at {errors.here()}"
         )
     elif backend == "inductor" and mode is not None and mode not in MODES:

@@ -67,7 +67,7 @@ class Expansion:
         elif spec.op is DETACH or spec.op is VARIABLE:
             self.values[Ref(spec.id)] = self.read(spec.args[0])
         else:
-            raise CannotLower(f"{spec.op_name} is a Python program of its own")
+            raise CannotLower(f"{spec.op_name} is implemented in Python")
 
     # --- leaves and ops ---
 
@@ -87,7 +87,7 @@ class Expansion:
         """The value that an argument of a record stands for."""
         if x.__class__ is Ref:
             if x not in self.values:
-                raise CannotLower(f"the value {x} is neither a leaf's nor made before it is read")
+                raise CannotLower(f"the value {x} is neither a leaf nor computed before it is read")
             return self.values[x]
         return self.constant(host(x)) if isinstance(x, Tensor) else x
 
@@ -113,7 +113,7 @@ class Expansion:
         floats = {d for _, d in self._arrays(spec)}
         if op.traced and len(floats) == 1 and floats <= {dt.F32, dt.F64}:
             return Number(index, next(iter(floats)))
-        raise CannotLower(f"{spec.op_name}: a number that changes beside {floats or 'no arrays'}")
+        raise CannotLower(f"{spec.op_name}: a varying scalar combined with {floats or 'no arrays'}")
 
     def _arrays(self, spec: Spec) -> list[tuple[Any, Any]]:
         return [kind for x in spec.refs() if (kind := self.kind_of(x))[1] is not None]
@@ -122,7 +122,7 @@ class Expansion:
         """Add a node."""
         for shape, dtype in kinds:
             if shape is None or dtype is None or not all(n.__class__ is int for n in shape):
-                raise CannotLower(f"{spec.op_name}: a result whose size is not known")
+                raise CannotLower(f"{spec.op_name}: a result of unknown size")
         results = [Value(shape, dtype) for shape, dtype in kinds]
         self.nodes.append(WorkNode(work, args, results, spec))
         return results
@@ -324,7 +324,7 @@ class RuleWork(Work):
         found = planning.gradients(plan, g, saved, self.attrs, self.needs, kinds)
         by = dict(zip(plan.targets, found, strict=True))
         if any(by[i] is None for i in targets):
-            raise Unplannable("a rule that gives no gradient")
+            raise Unplannable("a derivative rule that returns no gradient")
         return tuple(by[i] for i in targets)
 
     def python(self, *args: Any) -> Any:
@@ -335,7 +335,7 @@ class RuleWork(Work):
         finally:
             quiet.leave(token)
         if any(x is None for x in found):
-            raise CannotLower(f"{self.name}: a gradient that only values decide on")
+            raise CannotLower(f"{self.name}: whether there is a gradient depends on values")
         return tuple(found)
 
 
@@ -361,13 +361,13 @@ class OpListener:
 
     def value(self, x: Any) -> Any:
         if isinstance(x, ndarray):
-            raise CannotLower("a rule that gives bare arrays to ops")
+            raise CannotLower("a derivative rule that passes bare arrays to ops")
         if not isinstance(x, Tensor):
             return x
         found = self.known.get(id(x))
         if found is None:
             if isinstance(x._a, meta.MetaArray):
-                raise CannotLower("a tensor without values that no op made")
+                raise CannotLower("a tensor without values that was not created by an op")
             found = self.home.constant(host(x))
             self.note(x, found)
         return found
@@ -388,7 +388,7 @@ class OpListener:
             self.note(t, value)
 
     def detached(self, tensor: Tensor) -> None:
-        raise CannotLower("a rule that detaches")
+        raise CannotLower("a derivative rule that calls detach()")
 
     overwriting = changing = writing = gave = source = detached  # type: ignore[assignment]
 

@@ -194,16 +194,16 @@ class Region(Learning, Redoing):
         if MODES.now.backward is not None:
             return None  # a hook or a recomputation; nothing is pending then
         if len(self.path) >= self.reach and self.is_full():
-            self.cut("many calls are pending")
+            self.cut("the limit of pending ops was reached")
         if self.refuses(op):
-            self.cut(f"{op.name} runs at once")
+            self.cut(f"{op.name} is executed immediately")
             return None
         if not self.learning:
             token = self.find(CALL, op, args, attrs)
             if token is not None:
                 return self.answer(token, op.multiple)
             if self.at.runs_at_once(op):
-                self.cut(f"{op.name} runs at once")
+                self.cut(f"{op.name} is executed immediately")
                 return None
             self.diverge(op.name)
         self.prepare(args)
@@ -215,7 +215,7 @@ class Region(Learning, Redoing):
             read_late(args)
         token = self.known(kind, op, args, attrs)
         if token is None and self.path and self.at.resumes:
-            self.compute("as the last time")
+            self.compute("values were computed at this point in earlier calls")
             token = self.known(kind, op, args, attrs)
         return token
 
@@ -276,7 +276,7 @@ class Region(Learning, Redoing):
         if MODES.now.backward is not None:
             return None
         if self.refuses(op):
-            self.cut(f"{op.name}_ runs at once")
+            self.cut(f"{op.name}_ is executed immediately")
             return None
         if self.learning:
             self.learn_change(op, args, attrs)
@@ -285,7 +285,7 @@ class Region(Learning, Redoing):
         if token is not None:
             return args[0] if self.change(token, args[0]) else None
         if self.at.runs_at_once(op):
-            self.cut(f"{op.name}_ runs at once")
+            self.cut(f"{op.name}_ is executed immediately")
             return None
         self.diverge(f"{op.name}_")
         self.learn_change(op, args, attrs)
@@ -317,7 +317,7 @@ class Region(Learning, Redoing):
         kind, wanted = token.slots[0]
         if kind == LEAF and not self.is_alone(target, wanted.number):
             self.forget(token)
-            self.cut(f"{token.name}_ on memory that others hold")
+            self.cut(f"{token.name}_ on memory that something else references")
             return False
         self.change_later(token, target)
         return True
@@ -699,7 +699,7 @@ class Region(Learning, Redoing):
         return generator
 
     def calls(self, function: Any, args: tuple[Any, ...]) -> Any:
-        self.cut(f"{function.__name__} runs at once")
+        self.cut(f"{function.__name__} is executed immediately")
         with listening():
             return function.apply(*args)
 

@@ -123,7 +123,7 @@ def _called(
     extent = [shape[d] for d in order]
     sizes, strides = collapse(extent, [[s[d] for d in order] for s in steps])
     if len(sizes) > DEPTH:
-        raise Unplannable("too many dimensions that can't be taken together")
+        raise Unplannable("too many dimensions that can't be collapsed")
     inner = [s[-1] for s in strides]
     patterns = tuple("unit" if s == 1 else "one" if s == 0 else "step" for s in inner)
     if sizes == [1]:
@@ -188,7 +188,7 @@ def _new_loop(work: FusedWork, patterns: Any, depth: int) -> Any:
         results = [stand_ins[v] for v in work.results]
         for result, value in zip(results, work.results, strict=True):
             if KINDS[value.dtype] != result.kind:
-                raise Unplannable(f"{work.name}: a result of another type")
+                raise Unplannable(f"{work.name}: a result of a different dtype")
         source = _written(work, tape, results, patterns, depth, len(numbers))
         return _compiled(source, kind), numbers, _dependences(tape, results)
     except UNFIT as error:
@@ -217,7 +217,7 @@ def traced(node: WorkNode, known: dict[Value, Any], number: Callable[[float], El
     else:
         found = op(*args, **node.work.attrs)  # type: ignore[attr-defined]
     if not isinstance(found, Element):
-        raise Unplannable(f"{op.name} gives a constant")
+        raise Unplannable(f"{op.name} returns a constant")
     # Where the ops alone would have stored a value, a later change of it must not be seen.
     return Element(found.tape, found.text, found.kind)
 

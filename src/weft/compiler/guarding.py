@@ -103,7 +103,7 @@ class ObjectGuard:
     def items(self, holder: list[Any], now: Iterable[Any]) -> None:
         """All of a list."""
         if type(holder) is not list:
-            raise Unsupported("a list of another class")
+            raise Unsupported("a list subclass")
         held = list(now)
         self._kept += (holder, held)
         self._words += (id(holder) + _SIZE, len(held))

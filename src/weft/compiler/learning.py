@@ -56,7 +56,7 @@ class Learning(Resizing):
             self.reify()
             how = "with fullgraph=True" if learned.fullgraph else "under fail_on_recompile"
             raise RuntimeError(
-                f"{learned.name} was compiled {how}, but took another course than before: {why}"
+                f"{learned.name} was compiled {how}, but took a different execution path: {why}"
                 f"\n  at {errors.here()}"
             )
         learned.diverged += 1
@@ -118,7 +118,7 @@ class Learning(Resizing):
             self.at.opaque.add(op)
             name = getattr(op, "name", None) or (op if kind != STEP else type(op).__name__)
             self.note_device(args)
-            self.cut(f"{name} on what regions don't know")
+            self.cut(f"{name} with arguments that a trace can't represent")
             return None
         slots, met = found
         first = len(self.handles)
@@ -157,7 +157,7 @@ class Learning(Resizing):
         for token in reversed(self.path):
             if token.first <= what:
                 return token.roots[what - token.first]
-        raise AssertionError("a result that no call gave")
+        raise AssertionError("a result that no recorded call returned")
 
     def saw(self, op: Op, args: Any, attrs: dict[str, Any], results: list[Tensor]) -> None:
         if not self.learning or MODES.now.backward is not None or self.refuses(op):
@@ -185,7 +185,7 @@ class Learning(Resizing):
         self.changing_now = self.going_back = None
         # A parameter that was changed is the same leaf, which a later backward has to reach.
         if self.updated and MODES.now.grad and any(id(x) in self.updated for x in args):
-            self.cut("a parameter was changed and is used again")
+            self.cut("a parameter was modified and is used again")
         if self.learned.fullgraph:
             return  # where the next array may be held, which would be another course
         for x in args:  # before somebody else keeps their arrays: the op, for its derivative
@@ -225,7 +225,7 @@ class Learning(Resizing):
         call, self.changing_now = self.changing_now, None
         whole = call is not None and call[2][0] is target
         if not whole or result.dtype != target._a.dtype or result.shape != target._a.shape:
-            self.cut("a tensor was written to")
+            self.cut("a tensor was modified in place")
             return
         kind, op, args, attrs = call
         flows = kind == INPLACE and MODES.now.grad and op.differentiable
@@ -233,14 +233,16 @@ class Learning(Resizing):
         slot = self.ids.get(id(target))
         ours = slot is not None and slot[0] == RESULT and id(target) not in self.met
         if requires and not ours:
-            self.refuse_change(op, "a tensor from outside gets a history")
+            self.refuse_change(op, "an in-place change makes an input require grad")
             return
         if (
             target._node is not None
             and not requires
             and (ours or not isinstance(target._node, AccumulateGrad))
         ):
-            self.refuse_change(op, "a tensor with a history is changed unseen by autograd")
+            self.refuse_change(
+                op, "a tensor with a grad_fn is modified without autograd recording it"
+            )
             return
         kinds = (Kind(target._a, requires or target._node is not None),)
         roots = lambda slots, first: (Root(RESULT, first),)
@@ -290,7 +292,7 @@ class Learning(Resizing):
         own = [g for g in held if g is not None]
         once = all(len({id(t) for t in found}) == len(found) for found in (tensors, own))
         if not (once and all(map(takes_gradient, tensors)) and all(map(self.may_grow, own))):
-            self.cut("backward into gradients with views or a history, or past hooks")
+            self.cut("backward into gradients with views or a grad_fn, or with hooks registered")
             return
         self.going_back = (root, targets, held)
 

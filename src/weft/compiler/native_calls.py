@@ -770,7 +770,7 @@ class Marks:
         self.set.argtypes = (ctypes.py_object, ctypes.c_ssize_t, ctypes.c_void_p)
         self.index = api._PyEval_RequestCodeExtraIndex(None)
         if self.index < 0:
-            raise Unsupported("no room for marks on code")
+            raise Unsupported("code objects have no free co_extra slot")
         # Where a code object keeps them is found with a code object of our own.
         probe = compile("0", "<probe>", "eval")
         word = ctypes.c_size_t.from_address
@@ -780,22 +780,22 @@ class Marks:
         after = [word(id(probe) + at).value for at in range(0, size, 8)]
         changed = [8 * k for k, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
         if len(changed) != 1 or before[changed[0] // 8]:
-            raise Unsupported("marks on code lie elsewhere")
+            raise Unsupported("unsupported layout of co_extra")
         self.place = changed[0]
         block = word(id(probe) + self.place).value
         if word(block).value <= self.index or word(block + 8 + 8 * self.index).value != 0xABCDE:
-            raise Unsupported("marks on code differ")
+            raise Unsupported("unsupported layout of co_extra")
 
     def put(self, code: types.CodeType, mark: int) -> None:
         if self.set(code, self.index, mark):
-            raise Unsupported("marks on code can't be set")
+            raise Unsupported("co_extra can't be set")
 
 
 def probe() -> FrameLayout:
     """Where frames keep code and arguments, tried out on one that runs."""
     layout = records.frame_layout()
     if layout is None:
-        raise Unsupported("frames lie elsewhere")
+        raise Unsupported("unsupported frame layout")
 
     def inside(first: Any, *rest: Any, third: Any) -> bool:
         word = ctypes.c_size_t.from_address
@@ -804,7 +804,7 @@ def probe() -> FrameLayout:
         return found == [id(first), id(third), id(rest)]
 
     if not inside(object(), object(), third=object()):
-        raise Unsupported("the arguments of frames lie elsewhere")
+        raise Unsupported("unsupported frame layout: arguments")
     return layout
 
 
@@ -813,7 +813,7 @@ class HookFunctions:
 
     def __init__(self, begin: Callable, end: Callable, fits: Callable, back: Any) -> None:
         if native_matching.prepared() is None:
-            raise Unsupported("objects differ")
+            raise Unsupported("unsupported object layout")
         whole_modules.probe()
         self.marks, frames, layout = Marks(), probe(), WholeLayout()
         objects = {**_OBJECTS, "fits": fits}

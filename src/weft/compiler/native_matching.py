@@ -80,7 +80,7 @@ class MatchingLayout:
         probe = Stretch.__new__(Stretch)
         reference = weakref.ref(probe)
         if ctypes.c_size_t.from_address(id(reference) + HEAD).value != id(probe):
-            raise Unsupported("weak references differ")
+            raise Unsupported("unsupported layout of weak references")
 
     def __repr__(self) -> str:
         return repr(vars(self))

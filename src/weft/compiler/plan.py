@@ -358,7 +358,7 @@ class ExecutionPlan:
         for token in reversed(path):
             if token.first <= number:
                 return token, number - token.first
-        raise AssertionError("a result that no call gave")
+        raise AssertionError("a result that no recorded call returned")
 
     def begins_at(self) -> str:
         """The line of the program's first op."""
@@ -387,7 +387,9 @@ class ExecutionPlan:
                 raise  # else eager mode meets the same, and says where
         self.program.kept = None
         if found is None:
-            region.learned.note(region.learned.refused, "a program could not use these values")
+            region.learned.note(
+                region.learned.refused, "a compiled program does not support these values"
+            )
             return False
         try:
             self._deliver(region, found, self.hand_over)
@@ -522,7 +524,7 @@ def used_up(path: Sequence[Token], built: Builder, number: int) -> tuple[list[in
     where the result depends on gradients, eager mode knows what to do.
     """
     if any(token.kind in (BACKWARD, STEP) for token in needed_for(path, [number])):
-        raise Impossible("results with a history that depend on gradients")
+        raise Impossible("results with a grad_fn that depend on gradients")
     leaves, made = built.imagined(number)
     kept = [s.forward for s in made if s.op.plan.holds]
     gone = [
@@ -532,7 +534,7 @@ def used_up(path: Sequence[Token], built: Builder, number: int) -> tuple[list[in
     if not gone:
         return None
     if built.values[number] not in built.consumed:
-        raise Impossible("results with a history after a backward pass")
+        raise Impossible("results with a grad_fn after a backward pass")
     return leaves, next(token for token, id in built.made.items() if id == gone[0])
 
 
@@ -556,7 +558,7 @@ def refuse_overwritten(path: Sequence[Token], built: Builder, nodes: range | Non
             for x in found:
                 own = kind == "input" and k == 0 and changed.get(x) == spec.forward
                 if x in changed and not own:
-                    raise Impossible("a backward pass reads what was changed in place")
+                    raise Impossible("a backward pass reads a tensor that was modified in place")
 
 
 def with_numbers(specs: list[Spec], places: Any, numbers: Sequence[float]) -> list[Spec]:

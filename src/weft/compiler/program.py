@@ -516,7 +516,7 @@ class Program:
         """
         calls = [s for s in (*self.steps, *self.writes) if isinstance(s, CallSequence)]
         count = sum(len(s.calls) for s in calls)
-        counts = f"{count} native calls in {len(calls)} stretches"
+        counts = f"{count} native calls in {len(calls)} segments"
         rest = f"{len(self._shapes)} results, {len(self.leaves)} leaves"
         notes = [
             f"{n} times: {text}" if n > 1 else text for text, n in Counter(self._notes).items()
@@ -526,7 +526,7 @@ class Program:
         over, size = sum(b.over is not None for b in passing), sum(b.size for b in passing)
         lines.append(
             f"{len(passing)} values of {size} bytes pass through the arena, "
-            f"{over} of them written over one that they are made of"
+            f"{over} of them written over one of their inputs"
         )
         return [*lines, *self._longest()]
 

@@ -389,7 +389,7 @@ class Resizing(Stretch):
         for token in reversed(self.path):
             if token.first <= what:
                 return token.kinds[what - token.first]
-        raise AssertionError("a result that no call gave")
+        raise AssertionError("a result that no recorded call returned")
 
     def resized_kinds(
         self,

@@ -53,13 +53,13 @@ class RowFusedWork(Work):
         """The strides (in elements) that the value would have: those of all arrays behind it."""
         own = self.value
         if any(v.dtype != own.dtype for v in self.loop.inputs):
-            raise Unplannable("a row program of arrays of several types")
+            raise Unplannable("a row program over arrays of different dtypes")
         size = own.dtype.itemsize
         lies = [places[v] for v in self.loop.inputs]
         given = [(x.shape, tuple(s // size for s in x.strides)) for x in lies]
         found: tuple[int, ...] = self.loop.layouts(given)[own][1]
         if any(shape and (shape, steps) != (own.shape, found) for shape, steps in given):
-            raise Unplannable("a row program of arrays of different layouts")
+            raise Unplannable("a row program over arrays of different layouts")
         return found
 
     def spliced(self, job: Job, given: list[Value], inputs: list[Value]) -> Job:
@@ -81,7 +81,7 @@ class RowFusedWork(Work):
             else:
                 calls.append(NativeCall(call.name, call.address, [at(w) for w in call.words]))
         if any(view is not None and view.place.buffer == hidden for view in job.outputs):
-            raise Unplannable("a result that is a view of a value inside of a loop")
+            raise Unplannable("a result that is a view of a value inside a loop")
         outputs = tuple(v and v._replace(place=at(v.place)) for v in job.outputs)
         # An input of the loop may be read in other passes than the one that was asked about.
         apart = {k for k, v in enumerate(given) if v is not self.value} - {
@@ -109,7 +109,7 @@ class RowFusedWork(Work):
             if isinstance(word, Address) and word.buffer == hidden
         ]
         if len(places) != 1 or places[0] >= len(arrays) or arrays[places[0]].role != "Along":
-            raise Unplannable("a row program that does not read a value as rows")
+            raise Unplannable("a row program that does not read a value row by row")
         (place,) = places
         fused = _fused(variant, arrays[place].name, self.loop)
         made = fused.variant.written(schedule).symbol(*types, **consts)
@@ -162,7 +162,7 @@ def _fused(variant: Variant, name: str, loop: FusedWork) -> _Fused:
 def _new_fused(variant: Variant, name: str, loop: FusedWork) -> _Fused:
     if variant.traced.passes_over(name) > 1:
         if any(node.work.op not in CHEAP for node in loop.members):  # type: ignore[attr-defined]
-            raise Unplannable("work that is too much to do anew in each pass")
+            raise Unplannable("ops that are too expensive to recompute in each pass")
     constants = _constants(loop)
 
     def element(*given: Any) -> Any:

@@ -139,7 +139,7 @@ class Static:
     def explain(self) -> str:
         """What runs without Python, and what was promised not to change."""
         lines = [f"{self.function!r}: {self.calls} calls, {len(self.steps)} programs"]
-        lines += [f"  run eagerly because {why} ({n} times)" for why, n in self.refused.items()]
+        lines += [f"  run eagerly: {why} ({n} times)" for why, n in self.refused.items()]
         for step in self.steps.values():
             lines += [f"  {line}" for line in step.explain()]
         return "\n".join(lines)
@@ -158,7 +158,7 @@ def _check_taken(recorder: Recorder, inputs: list[Tensor]) -> None:
             seen |= fresh
             stack += fresh
         if id(tensor) in given or not seen.isdisjoint(changing):
-            raise CannotLower(f"Python reads values that change from call to call, at {line}")
+            raise CannotLower(f"Python code reads values that change from call to call, at {line}")
 
 
 def _check_passes(recorder: Recorder) -> None:
@@ -169,7 +169,7 @@ def _check_passes(recorder: Recorder) -> None:
     while stack:
         spec = specs[stack.pop().node]
         if spec.leaf is not None and not spec.leaf.lasting.is_leaf:
-            raise CannotLower("a backward pass that goes on behind a tensor from outside")
+            raise CannotLower("a backward pass that continues into the graph of an outside tensor")
         found = {r for r in spec.refs() if r in flows} - seen
         seen |= found
         stack += found
@@ -182,9 +182,11 @@ def _check_result(value: Any, read: bool) -> None:
         for part in value.values() if kind is dict else value:
             _check_result(part, read)
     elif kind in NUMBERS and read:
-        raise CannotLower("a result is a number, and Python has read values of tensors")
+        raise CannotLower("a result is a number, and Python code has read values of tensors")
     elif kind not in (Tensor, Size, dt.dtype, device, str, bytes, type(None), *NUMBERS):
-        raise CannotLower(f"a result of class {kind.__name__}: not tensors in tuples, lists, dicts")
+        raise CannotLower(
+            f"a result of class {kind.__name__}: only tensors in tuples, lists and dicts work"
+        )
 
 
 class StaticStep:
@@ -203,7 +205,7 @@ class StaticStep:
             if spec.kind not in LEAVES:
                 continue
             if "grad_of" in spec.attrs:
-                raise CannotLower("gradients that were there before the step")
+                raise CannotLower("gradients that existed before the step")
             tensor = spec.leaf.lasting
             if not tensor.is_cpu:
                 raise CannotLower(f"a tensor is on {tensor.device}: programs run on the CPU")
@@ -214,17 +216,17 @@ class StaticStep:
             examples[spec.id] = cpu_array(tensor)
         given = [cpu_array(t) for t in inputs]
         if any(np.may_share_memory(examples[k], a) for k in self.held for a in given):
-            raise CannotLower("a tensor that is another one on the memory of an argument")
+            raise CannotLower("a tensor that shares memory with an argument")
         writes = {
             leaf: r for leaf, r in graph._updates.items() if _lasts(specs[leaf], leaf in self.given)
         }
         self.written = [specs[leaf].leaf.lasting for leaf in writes]
         self.cells = [(specs[leaf].leaf.lasting._vc, times.get(leaf, 1)) for leaf in writes]
         if any(leaf in self.given for leaf in graph._updates):
-            raise CannotLower("an argument that is written to")
+            raise CannotLower("an argument that is modified in place")
         grads = graph._gradients
         if any(leaf in self.given for leaf in grads):
-            raise CannotLower("an argument that gets a gradient")
+            raise CannotLower("an argument that receives a gradient")
         self.grads = [specs[leaf].leaf.tensor for leaf, r in grads.items() if r is not None]
         self.cleared = [specs[leaf].leaf.tensor for leaf, r in grads.items() if r is None]
         draws = [Ref(s.id) for s in specs.values() if isinstance(s.op, Draw)]
@@ -232,12 +234,14 @@ class StaticStep:
         if any(specs[r.node].kind in LEAVES for r in ends) or any(
             t._base is not None for t in tensors_in(out)
         ):
-            raise CannotLower("a result that is an argument, a view, or a tensor from outside")
+            raise CannotLower(
+                "a result that is an argument, a view, or a tensor from outside the function"
+            )
         own = {id(t): id(storage_array(t._a)) for t in tensors_in(out)}
         if len(set(own.values())) < len(own):
             raise CannotLower("results that share memory")
         if any(t._node is not None for t in tensors_in(out)) and not grads:
-            raise CannotLower("a result with a history that no backward pass has used up")
+            raise CannotLower("a result with a grad_fn whose graph no backward pass has freed")
         wanted = [*ends, *(r for r in grads.values() if r is not None), *draws]
         self.program = lower(list(specs.values()), examples, wanted, writes)
         leaves = self.program.leaves
@@ -248,22 +252,20 @@ class StaticStep:
         self.nodes = list(map(NODE, self.tensors))
         self.guards = list(_guards(roots))
         if not all(isinstance(table, dict) for table, _, _ in self.guards):
-            raise CannotLower(
-                "a module or optimizer that keeps its parts in something else than dicts"
-            )
+            raise CannotLower("a module or optimizer that does not keep its attributes in dicts")
         self.tables, self.names, self.values = [[g[k] for g in self.guards] for k in range(3)]
         self.sizes = [(table, len(table)) for table in _tables(roots)]
         self.optimizers = [o for o in reached(roots) if isinstance(o, Optimizer)]
         known = {id(t) for o in self.optimizers for own in o.state.values() for t in own.values()}
         if any(s.kind == STATE and id(s.leaf.lasting) not in known for s in specs.values()):
-            raise CannotLower("the state of an optimizer that the step makes itself")
+            raise CannotLower("optimizer state that the step itself creates")
         self._note_gradients(specs, before)
         self.moved = [_moved_by(o) for o in self.optimizers]  # compared by identity
         hooks = [_global_optimizer_pre_hooks, _global_optimizer_post_hooks]
         for o in self.optimizers:
             hooks += [o._optimizer_step_pre_hooks, o._optimizer_step_post_hooks]
         if any(hooks):
-            raise CannotLower("hooks around the step of an optimizer")
+            raise CannotLower("hooks on an optimizer step")
         self.hooks = hooks
         self.everywhere = EVERYWHERE.active
         self.objects = list(_objects(roots[1:]))  # kept, since calls know them by identity
@@ -413,9 +415,9 @@ class StaticStep:
         return True, _filled(self.out, left, {})
 
     def explain(self) -> list[str]:
-        """What the program does, and what it takes for granted."""
+        """What the program does, and what it assumes."""
         guards = f"guarded: arguments, {len(self.guards)} entries of modules and optimizers"
-        return [*self.program.explain(), guards, f"taken for granted: {self.assumed}"]
+        return [*self.program.explain(), guards, f"assumed: {self.assumed}"]
 
 
 def _owner(tensor: Tensor) -> int:

@@ -292,18 +292,18 @@ class Whole:
         """What the call did: a piece of the path, and nothing beside it."""
         watched, region = self.watched, self.watched.region
         if watched.spoilt or region.learning or region.busy or region.path is not watched.path:
-            raise NotWhole("something else has happened")
+            raise NotWhole("something else happened during the call")
         tokens: list[Token] = region.path[watched.first :]
         if not tokens or tokens[0].home is not self.home or region.at is not tokens[-1].after:
-            raise NotWhole("it is not a piece of the path")
+            raise NotWhole("its tokens are not contiguous on the path")
         if region.apart != watched.apart:
-            raise NotWhole("results are set apart")
+            raise NotWhole("some of its results are computed separately")
         if any(t.grad is not watched.grad for t in tokens) or MODES.now.grad is not watched.grad:
-            raise NotWhole("recording was switched")
+            raise NotWhole("gradient recording was switched")
         if any(t.kind not in (CALL, DETACH) for t in tokens[:-1]):
-            raise NotWhole("more happens than calls of ops")
+            raise NotWhole("it does more than call ops")
         if tokens[-1].kind not in (CALL, DETACH, INPLACE, ASSIGN):
-            raise NotWhole("more happens than calls of ops")
+            raise NotWhole("it does more than call ops")
         return tokens
 
     def flatten(self) -> tuple[list[int], list[Any]]:
@@ -316,7 +316,7 @@ class Whole:
             classes.append(x.__class__ if listed else None)
             self.flat += x if listed else (x,)
         if len(self.flat) > FLAT:
-            raise NotWhole("many arguments")
+            raise NotWhole("too many arguments")
         return lengths, classes
 
     def take_module(self) -> tuple[ModuleState | None, list[Tensor]]:
@@ -331,7 +331,7 @@ class Whole:
         tensors = list({id(t): t for t in state.tensors if id(t) not in given}.values())
         self.flat += tensors
         if len(self.flat) > FLAT:
-            raise NotWhole("many parameters")
+            raise NotWhole("too many parameters")
         return state, tensors
 
     def replaces(self, own: tuple[Any, ...]) -> bool:
@@ -356,11 +356,11 @@ class Whole:
                 else:
                     continue
                 if id(read) not in self.places:
-                    raise NotWhole("it reads what it was not given")
+                    raise NotWhole("it reads tensors that are not among its arguments")
         if tokens[-1].kind in (ASSIGN, INPLACE):
             target = region.handles[tokens[-1].first]
             if not self.flat or target is not self.flat[0]:
-                raise NotWhole("it changes something else")
+                raise NotWhole("it modifies a tensor other than its first argument")
 
     def recipe(self, meeting: list[int]) -> tuple[list[int], list[Any]]:
         """How each argument is compared, and with what."""
@@ -407,7 +407,7 @@ class Whole:
         if cls in (Tensor, Parameter):
             return [self.place(result, count)], None
         if cls is not tuple and cls is not list and cls not in RESULT_TYPES.values():
-            raise NotWhole("a result of another sort")
+            raise NotWhole("a result of an unsupported type")
         if not result:
             raise NotWhole("no results")
         made: Any = cls if cls in (tuple, list) else functools.partial(tuple.__new__, cls)
@@ -418,11 +418,11 @@ class Whole:
             return ~self.places[id(x)]
         region, first = self.watched.region, self.watched.counts[0]
         if x.__class__ is not Tensor or region_of(x) is not region:
-            raise NotWhole("a result that is none of an op")
+            raise NotWhole("a result that no op computed")
         number = object.__getattribute__(x, "_stamp")[1]
         plain = x._vc == [0] and x._grad is None and x._x is None
         if not first <= number < first + count or not plain or region.handles[number] is not x:
-            raise NotWhole("a result that is none of the call's")
+            raise NotWhole("a result that was computed outside the call")
         return number - first
 
     def given(self, results: list[int], tokens: list[Token]) -> set[int]:

@@ -66,7 +66,7 @@ def dict_version(table: dict[Any, Any]) -> int:
 def class_version(cls: type) -> int:
     found = half(id(cls) + CLASS_VERSION).value
     if not found:
-        raise Unknown("a class that was just changed")
+        raise Unknown("a class that was just modified")
     return found
 
 
@@ -93,11 +93,11 @@ class ModuleState:
         self.seen.add(id(module))
         cls, own = type(module), module.__dict__
         if cls not in classes():
-            raise Unknown("a module of another library")
+            raise Unknown("a module that is not one of weft's")
         if module._hooked and module is not self.outermost:
             raise Unknown("hooks")
         if word(id(module) + MANAGED).value != id(own):
-            raise Unknown("attributes that lie elsewhere")
+            raise Unknown("attributes that are not stored in __dict__")
         self.guards.append((CLASS_OF, id(module), id(cls)))
         self.add_class(cls)
         self.add_globals(cls.forward.__globals__)
@@ -105,7 +105,7 @@ class ModuleState:
         for name, value in own.items():
             if name in TABLES:
                 if value.__class__ is not dict:
-                    raise Unknown("parts in a table of another kind")
+                    raise Unknown("parameters, buffers or submodules in an unsupported container")
                 self.guards.append((DICTIONARY, id(value), dict_version(value)))
             elif name not in UNREAD and not is_plain(value):
                 raise Unknown("an attribute that may change without being set")
@@ -145,7 +145,7 @@ def probe() -> None:
     made.first = 1  # type: ignore[attr-defined]
     own = made.__dict__
     if sys.version_info[:2] != (3, 11) or word(id(made) + MANAGED).value != id(own):
-        raise Unsupported("attributes lie elsewhere")
+        raise Unsupported("unsupported object layout: __dict__ is elsewhere")
     states = [dict_version(own)]
     for change in (
         lambda: setattr(made, "first", 2), lambda: own.update(second=1), lambda: own.pop("second"),
@@ -154,18 +154,18 @@ def probe() -> None:
         change()
         states.append(dict_version(own))
     if states != sorted(set(states)):
-        raise Unsupported("states of dictionaries have no numbers")
+        raise Unsupported("dictionaries have no version tags")
     first, second = {"a": 1}, {"b": 1}
     first["a"] = 2
     if not states[-1] < dict_version(second) < dict_version(first):
-        raise Unsupported("states of dictionaries have no numbers")
+        raise Unsupported("dictionaries have no version tags")
     versions = []
     for k in range(2):
         if made.attribute != k:
-            raise Unsupported("classes differ")
+            raise Unsupported("unsupported class layout")
         versions.append(class_version(Tried))
         Tried.attribute = k + 1
         if half(id(Tried) + CLASS_VERSION).value:
-            raise Unsupported("states of classes have no numbers")
+            raise Unsupported("classes have no version tags")
     if not 0 < versions[0] < versions[1] < 1 << 31:
-        raise Unsupported("states of classes have no numbers")
+        raise Unsupported("classes have no version tags")

@@ -52,7 +52,7 @@ class BatchedArray(MetaArray):
         try:
             return self._physical
         except AttributeError:
-            raise _unsupported("a view that no op made") from None
+            raise _unsupported("a view that was not created by an op") from None
 
     def item(self, *args: Any) -> Any:
         raise RuntimeError(
@@ -82,7 +82,7 @@ class BatchedArray(MetaArray):
         raise _unsupported("writing to its array")
 
     def reshape(self, *shape: Any, **more: Any) -> Any:
-        raise _unsupported("another shape of its array")
+        raise _unsupported("reshaping its array")
 
     ravel = flatten = view = conj = __deepcopy__ = reshape  # type: ignore[assignment]
 

@@ -457,7 +457,7 @@ class _RecordReader:
         if "live" in x["leaf"]:
             made.live = wrap(self.array(x["leaf"]["live"]))
             if made.live._a.shape != tensor._a.shape or made.live._a.dtype != tensor._a.dtype:
-                raise ValueError("what it was and what it is now are not alike")
+                raise ValueError("its old and new value differ in shape or dtype")
         return made
 
     def passes(self, found: list[Any]) -> tuple[Pass, ...]:

@@ -70,7 +70,7 @@ def _checked(out: Any, op: Op) -> Any:
         found = f"{len(out)} values" if isinstance(out, tuple) else f"a {type(out).__name__}"
         wanted = f"{count} tensors" if count > 1 else "a tuple of tensors"
     raise GraphError(
-        f"a rule gave {found} in the place of {op.name}, whose users need {wanted}"
+        f"a rule returned {found} instead of {op.name}, whose users need {wanted}"
         f"\n  at {errors.here()}"
     )
 
@@ -78,7 +78,7 @@ def _checked(out: Any, op: Op) -> Any:
 def _check_fit(out: Tensor, op: Op, target: Tensor) -> None:
     if out._a.shape != target._a.shape or not dt.can_cast(out.dtype, target.dtype):
         raise GraphError(
-            f"a rule gave {errors.describe(out)} in the place of {op.name}_, which writes into "
+            f"a rule gave {errors.describe(out)} instead of {op.name}_, which writes into "
             f"{errors.describe(target)}; give a result of that shape, of a type that can be "
             f"cast to it\n  at {errors.here()}"
         )

@@ -272,8 +272,8 @@ def _rewritten(graph: Graph, pattern: Callable, replacement: Callable) -> Graph:
     unknown = set(wanted) - set(known.names)
     if unknown:
         raise GraphError(
-            f"rewrite: the replacement takes {sorted(unknown)}, which the pattern has not: it has "
-            f"{known.names}\n  at {errors.here()}"
+            f"rewrite: the replacement takes {sorted(unknown)}, which the pattern does not define; "
+            f"its parameters are {known.names}\n  at {errors.here()}"
         )
     edit = Edit(graph, f"rewrite {known.title}")
     specs = graph._specs

@@ -263,7 +263,7 @@ class Rules(Listener):
         unknown = set(inspect.signature(replacement).parameters) - set(known.names)
         if unknown:
             raise GraphError(
-                f"rules: the replacement takes {sorted(unknown)}, which the pattern has not"
+                f"rules: the replacement takes {sorted(unknown)}, which the pattern does not define"
                 f"\n  at {errors.here()}"
             )
         return self._with(_Rule("rewrite", replacement, {}, pattern=known))

@@ -135,7 +135,7 @@ def serve(
         server = Server(found, port, registered)
     except OSError as error:
         raise OSError(
-            f"graph.serve: port {port} can't be had ({error.strerror}); port=0 takes a free one"
+            f"graph.serve: port {port} is not available ({error.strerror}); port=0 takes a free one"
             f"\n  at {errors.here()}"
         ) from None
     served = Served(found, server)

@@ -262,7 +262,7 @@ class Machine:
         start = self.at
         if size < 0 or start + size > len(self.data):
             raise pickle.UnpicklingError(
-                f"the pickle is cut off: it speaks of {size} bytes at byte {start}, but has "
+                f"the pickle is cut off: it refers to {size} bytes at byte {start}, but has "
                 f"{len(self.data)}"
             )
         self.at = start + size
@@ -295,8 +295,8 @@ class Machine:
         self.work -= amount
         if self.work < 0:
             raise pickle.UnpicklingError(
-                "the pickle asks for much more work than its length justifies; it was made to "
-                "keep a machine busy"
+                "the pickle asks for much more work than its length justifies: it looks like a "
+                "denial-of-service attack"
             )
 
     def _nest(self, container: Any, items: Iterable[Any]) -> None:
@@ -442,7 +442,9 @@ class Machine:
 
     def _get(self, index: int) -> None:
         if index not in self.memo:
-            raise pickle.UnpicklingError(f"the pickle recalls value {index}, which it never made")
+            raise pickle.UnpicklingError(
+                f"the pickle reads memo entry {index}, which it never stored"
+            )
         self.stack.append(self.memo[index])
 
     # --- names and objects ---

@@ -307,7 +307,7 @@ def plan(kernel: Callable, arrays: tuple[Any, ...], attrs: dict[str, Any] | None
         raise Unplannable("kernels run in Python")
     found, thread = _Recording(arrays), get_ident()
     if thread in buffers.PLANNERS:
-        raise Unplannable("a plan inside of another one")
+        raise Unplannable("a plan inside another plan")
     buffers.PLANNERS[thread], entry.LISTENERS[thread] = found, found.told
     with _COUNTING:
         entry.WATCHED.value += 1
@@ -340,7 +340,7 @@ def _finished(found: _Recording, results: Any) -> Job:
             continue
         place = found.place(result) if result.size else Address(0, 0)
         if not isinstance(place, Address):
-            raise Unplannable("a result without memory of its own")
+            raise Unplannable("a result that does not own its memory")
         views.append(ResultView(place, result.shape, result.strides, result.dtype))
     # Buffers are numbered anew: inputs, results, and all others as places in one block of scratch.
     inputs, scratch = found.inputs, 0

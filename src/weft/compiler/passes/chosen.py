@@ -40,7 +40,7 @@ class ChosenGradient(Work):
         g, places, other = map(planning.bare, args)
         made = function(g, places, other, self.case)
         if made is None:
-            raise Unplannable("arrays that are laid out otherwise")
+            raise Unplannable("arrays of an unsupported layout")
         return (made,)
 
     def key(self) -> Any:

@@ -33,7 +33,7 @@ class RectifiedWork(Work):
     def native(self, *args: Any) -> Any:
         made = products.relu_of_linear(*map(planning.bare, args))
         if made is None:
-            raise Unplannable("a product that does not rectify")
+            raise Unplannable("a product without a fused relu")
         return (made,)
 
     def key(self) -> Any:

@@ -37,7 +37,7 @@ class PooledConvolution(Work):
         bias = None if args[2] is None else planning.bare(args[2])
         made = pooled.largest(x, w, bias, self.case, len(self.members) > 2)
         if made is None:
-            raise Unplannable("arrays that are laid out otherwise")
+            raise Unplannable("arrays of an unsupported layout")
         return made
 
     def key(self) -> Any:

@@ -501,7 +501,7 @@ class Body:
 
     def do_For(self, node: ast.For) -> None:
         if not (isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "range"):
-            raise self.fail(node.iter, "for goes over range only")
+            raise self.fail(node.iter, "for loops iterate over range() only")
         assert isinstance(node.target, ast.Name)
         bounds = [self.convert(self.expression(a), "i64") for a in node.iter.args]
         start, stop = ("0", bounds[0]) if len(bounds) == 1 else bounds[:2]
@@ -669,11 +669,11 @@ class Body:
         if kind in FLOATS:
             name = FLOAT_OPS.get(type(op))
             if name is None:
-                raise self.fail(node, "no such operation on floats")
+                raise self.fail(node, "operation not supported on floats")
             return self.put(f"{name} {self.flags}{LLVM[kind]} {a}, {b}"), kind
         name = INT_OPS.get(type(op))
         if name is None:
-            raise self.fail(node, "no such operation on integers")
+            raise self.fail(node, "operation not supported on integers")
         exact = "nsw " if name in ("add", "sub", "mul") and kind == "i64" else ""
         return self.put(f"{name} {exact}{LLVM[kind]} {a}, {b}"), kind
 

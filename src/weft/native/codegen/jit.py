@@ -210,7 +210,7 @@ class _CodeEngine:
         engine.finalize_object()
         addresses = [engine.get_function_address(name) for name in symbols]
         if not all(addresses):
-            raise RuntimeError(f"not all of {symbols} are in the compiled code")
+            raise RuntimeError(f"the compiled code does not define all of {symbols}")
         self.holders.append(engine)
         return addresses
 

@@ -47,7 +47,7 @@ def _sections(code: bytes) -> list[Section]:
         raise Unlinkable("not an ELF file")
     kind, machine = struct.unpack_from("<HH", code, 16)
     if (kind, machine) != (RELOCATABLE, X86_64):
-        raise Unlinkable("not for this linker")
+        raise Unlinkable("not an object file for this platform")
     (start,) = struct.unpack_from("<Q", code, 0x28)
     (count,) = struct.unpack_from("<H", code, 0x3C)
     return [Section(*struct.unpack_from("<IIQQQQIIQQ", code, start + 64 * i)) for i in range(count)]
@@ -106,7 +106,7 @@ def link(code: bytes, wanted: list[str]) -> tuple[Any, list[int]]:
     _protect(bases[0], len(blocks[0]))
     missing = [name for name in wanted if name not in found]
     if missing:
-        raise Unlinkable(f"{missing} are not in the compiled code")
+        raise Unlinkable(f"undefined symbols: {missing}")
     return blocks, [found[name] for name in wanted]
 
 
@@ -136,7 +136,7 @@ def _relocate(code: bytes, s: Section, block: mmap.mmap, start: int, addresses: 
         at, info, more = struct.unpack_from("<QQq", code, s.offset + k * s.entry)
         target = addresses[info >> 32]
         if info & 0xFFFFFFFF != ABSOLUTE or not target:
-            raise Unlinkable("a relocation of another kind")
+            raise Unlinkable("an unsupported relocation type")
         struct.pack_into("<Q", block, start + at, (target + more) % (1 << 64))
 
 

@@ -141,7 +141,7 @@ class PartReads:
 def probe() -> int:
     """What CPython has in the slot of a class with ``__getattr__``, once the slot is found."""
     if sys.implementation.name != "cpython" or sys.version_info[:2] != (3, 11):
-        raise Unsupported("attributes are read otherwise")
+        raise Unsupported("unsupported attribute lookup of classes")
 
     class Usual:
         def __getattr__(self, name: str) -> str:
@@ -157,12 +157,12 @@ def probe() -> int:
     slots = [word(id(cls) + READS) for cls in (Usual, Inner, Plain, object)]
     first, second, plain, root = (slot.value for slot in slots)
     if first != second or first == plain or plain != generic or root != generic:
-        raise Unsupported("classes differ")
+        raise Unsupported("unsupported class layout")
     Plain.__getattr__ = Usual.__getattr__  # type: ignore[attr-defined]
     slots[1].value = plain
     Usual.__getattr__ = lambda self, name: name  # type: ignore[assignment]
     if slots[2].value != first or slots[1].value != first:
-        raise Unsupported("slots of classes are not filled anew")
+        raise Unsupported("class slots are not updated on assignment")
     return first
 
 

@@ -111,9 +111,9 @@ def _offset(kind: type, name: str) -> int:
     word = ctypes.c_size_t.from_address
     member = word(id(descriptor) + HEAD + 24).value  # behind its class, name and qualified name
     if ctypes.c_char_p.from_address(member).value != name.encode():
-        raise Unsupported("descriptors differ")
+        raise Unsupported("unsupported descriptor layout")
     if ctypes.c_int.from_address(member + 8).value != _OBJECT:
-        raise Unsupported(f"{kind.__name__}.{name} holds no object")
+        raise Unsupported(f"{kind.__name__}.{name} is not an object slot")
     offset = word(member + 16).value
     # The proof: a mark that Python puts there is found there.
     probe: Any = object.__new__(kind)
@@ -146,7 +146,7 @@ def check_layouts() -> None:
         word(id(array) + DESCR).value == id(array.dtype),
     )
     if not all(facts):
-        raise Unsupported(f"objects differ: {facts}")
+        raise Unsupported(f"unsupported object layout: {facts}")
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ class _AddressTable:
         for name in _FUNCTIONS:
             addresses[name] = ctypes.cast(getattr(api, name), ctypes.c_void_p).value or 0
         if not all(addresses.values()):
-            raise Unsupported("a function of Python's interface is missing")
+            raise Unsupported("a function of Python's C API is missing")
         self.places = {name: k for k, name in enumerate(addresses)}
         self.content = struct.pack(f"{len(addresses)}Q", *addresses.values())
 

@@ -189,7 +189,7 @@ def _logical(symbol: str) -> Callable:
     def put(tape: Tape, *values: Any) -> Element:
         for value in values:
             if not (isinstance(value, Element) and value.kind == "b1"):
-                raise NotTraceableError("bits of numbers")
+                raise NotTraceableError("bitwise operations on numbers")
         texts = [_text(tape, v) for v in values]
         return tape.put(f" {symbol} ".join(texts) if len(texts) > 1 else f"~{texts[0]}", "b1")
 
@@ -285,7 +285,7 @@ def _formula(text: str, kind: str = "") -> Callable:
 
 def _power(tape: Tape, x: Any, y: Any) -> Element:
     if Setting in (x.__class__, y.__class__):
-        raise NotTraceableError("powers go by their exponent")
+        raise NotTraceableError("a power with a traced exponent")
     if isinstance(y, (int, float)) and not isinstance(x, (int, float)):
         if y == 2:
             return _infix("*")(tape, x, x)

@@ -170,7 +170,7 @@ class Overwrite(WriteEmitter):
     def __init__(self, name: str, places: dict[str, int], layout: RecordLayout) -> None:
         super().__init__(name, places, layout)
         if layout.frames is None:
-            raise Unsupported("frames lie elsewhere")
+            raise Unsupported("unsupported frame layout")
         drawn = self.test("eq", self.length, 5)
         self.leave_unless(self.either(drawn, self.test("eq", self.length, 3)), "decline")
         target, label, source = (self.argument(i) for i in range(3))
@@ -424,7 +424,7 @@ def functions(
         return head + "\n".join(made.text() for made in both)
 
     if layout.frames is None:
-        raise Unsupported("frames lie elsewhere")
+        raise Unsupported("unsupported frame layout")
     recipe = emit.recipe((layout, places), __file__, records.__file__)
     names = ["overwrite", "create"]
     addresses = jit.engine().load("writes", text if recipe else text(), names, recipe, jit.GLUE)

@@ -47,7 +47,7 @@ def read(array: ndarray) -> None:
     """Note that values are read here and now; in a plan there are none yet."""
     watching = planner()
     if watching is not None and watching.holds(array):
-        raise Unplannable(f"values of {array.dtype} that no kernel reads")
+        raise Unplannable(f"dtype {array.dtype}, which no kernel supports")
 
 
 def known(made: ndarray) -> ndarray:

@@ -37,7 +37,7 @@ class OneDNNLibrary:
         if self.version < (3, 0, 0):
             raise OSError(f"version {_dotted(self.version)} is older than 3.0")
         if found.cpu not in (_SEQUENTIAL, _OPENMP):
-            raise OSError("it was built for another threading runtime than OpenMP")
+            raise OSError("it was built for a threading runtime other than OpenMP")
         self.parallel = found.cpu == _OPENMP
         place = ffi.new("void **")
         if self.functions.dnnl_engine_create(place, _CPU, 0):
