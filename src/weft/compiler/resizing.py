@@ -92,7 +92,7 @@ def results_of(op: Op, given: list[Any], attrs: dict[str, Any]) -> Results | Non
         found: Any = _by_rule(op, given, attrs)
         if _lays_out(op, given):
             found = _by_kernel(op, given, attrs, found)
-    except Exception:  # eager mode meets the same, and says where
+    except Exception:  # eager mode raises the same error, with its line
         found = None
     if key is not None:
         if len(_results) >= MOST_RESULTS:

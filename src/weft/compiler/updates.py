@@ -193,7 +193,7 @@ class Update:
         return self.age_of(arrays)
 
     def age_of(self, arrays: Sequence[Any]) -> float | None:
-        """The same in Python, and the specification of that."""
+        """The same in Python, and its specification."""
         ages = set(map(ITEM, map(arrays.__getitem__, self.ages or ())))
         if len(ages) != 1:
             return None
