@@ -1,12 +1,12 @@
-"""Steps that run without Python, on the user's word that nothing but their inputs changes.
+"""Static steps: programs that run without Python, on the promise that only their inputs change.
 
 ``torch.compile(fn, static=True)`` records a call as a graph and from then on runs the graph's
 program: forward, backward and optimizer as one native call. Guarded are the arguments (which
-tensors are inputs, their shapes, dtypes and strides; numbers, texts and what holds them by value,
-other objects by identity), the modules and optimizers that the function can reach (which
+tensors are inputs, their shapes, dtypes and strides; numbers, strings and containers of these by
+value, other objects by identity), the modules and optimizers that the function can reach (which
 parameters, buffers and states they have, the groups of optimizers, hooks, ``training`` flags and
 other settings of modules), grad mode and default dtype. Settings of optimizers are read in every
-step. Everything else that Python does is left out: that is the promise, and ``explain()`` lists it.
+step. Everything else that Python does is skipped: that is the promise, and ``explain()`` lists it.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from weft.optim.optimizer import (
 ARRAY, NODE = attrgetter("_a"), attrgetter("_node")
 PLAIN = (bool, int, float, str)
 NUMBERS = (bool, int, float, complex)
-WARM_UP = 2  # eager calls before one is recorded: the first makes the states of optimizers
-WATCHED = 8  # times that objects are noted anew, where others that are equal take their place
-COURSES = 16  # kinds of arguments that programs are made for
+WARM_UP = 2  # eager calls before one is recorded: the first creates the states of optimizers
+WATCHED = 8  # times that guarded objects are updated when equal objects replace them
+COURSES = 16  # kinds of arguments for which programs are compiled
 
 
 class Static:
-    """A function that runs as a program for each kind of arguments it was given."""
+    """A function that runs as one program for each kind of arguments."""
 
     def __init__(self, function: Callable) -> None:
         functools.update_wrapper(self, function, updated=())
@@ -85,7 +85,7 @@ class Static:
                 if done:
                     return out
             elif not self.filled.keys() >= {id(t) for t in step.clean}:
-                # Recorded once more, it may turn out that the step clears them.
+                # Recording again may show that the step clears them.
                 self.filled.update((id(t), t) for t in step.clean)
                 self._forget(key)
             return self.function(*args, **kwargs)
@@ -125,7 +125,9 @@ class Static:
 
     @contextlib.contextmanager
     def timing(self) -> Iterator[list[list[tuple[str, float]]]]:
-        """Inside, each run of a program is noted: its native calls, and the seconds of each."""
+        """Inside the block, each run of a program is recorded: its native calls, and the seconds of
+        each.
+        """
         runs: list[list[tuple[str, float]]] = []
         programs = [step.program for step in self.steps.values()]
         for program in programs:
@@ -137,7 +139,7 @@ class Static:
                 program.watch(None)
 
     def explain(self) -> str:
-        """What runs without Python, and what was promised not to change."""
+        """A report of what runs without Python, and of what is assumed not to change."""
         lines = [f"{self.function!r}: {self.calls} calls, {len(self.steps)} programs"]
         lines += [f"  run eagerly: {why} ({n} times)" for why, n in self.refused.items()]
         for step in self.steps.values():
@@ -146,7 +148,7 @@ class Static:
 
 
 def _check_taken(recorder: Recorder, inputs: list[Tensor]) -> None:
-    """Refuse a call in which Python made constants of values that other calls have others of."""
+    """Refuse a call in which Python turned values that vary between calls into constants."""
     specs, changing = recorder.graph._specs, set(recorder.graph._updates)
     given = set(map(id, inputs))
     changing |= {s.id for s in specs.values() if s.leaf is not None and id(s.leaf.lasting) in given}
@@ -162,7 +164,7 @@ def _check_taken(recorder: Recorder, inputs: list[Tensor]) -> None:
 
 
 def _check_passes(recorder: Recorder) -> None:
-    """Refuse backward passes that go on behind tensors from outside, where no record leads."""
+    """Refuse backward passes that continue into the graph of tensors from outside."""
     specs, flows = recorder.graph._specs, recorder.flows
     roots = [root for made in recorder.graph._passes for root, _ in made.roots if root is not None]
     seen, stack = set(roots), roots
@@ -176,7 +178,9 @@ def _check_passes(recorder: Recorder) -> None:
 
 
 def _check_result(value: Any, read: bool) -> None:
-    """Refuse a result that can't be made again, if ``read`` also numbers: Python had values."""
+    """Refuse a result that can't be reproduced; if ``read``, also numbers, since Python read
+    values.
+    """
     kind = value.__class__
     if kind in (list, dict, tuple) or (isinstance(value, tuple) and hasattr(kind, "_make")):
         for part in value.values() if kind is dict else value:
@@ -199,7 +203,7 @@ class StaticStep:
         specs = graph._specs
         place = {id(t): k for k, t in enumerate(inputs)}
         self.given: dict[int, int] = {}  # leaves that are arguments, with their number
-        self.held: dict[int, Tensor] = {}  # leaves that are the same tensors each time
+        self.held: dict[int, Tensor] = {}  # leaves that are the same tensors in each call
         examples: dict[int, Any] = {}
         for spec in specs.values():
             if spec.kind not in LEAVES:
@@ -268,18 +272,20 @@ class StaticStep:
             raise CannotLower("hooks on an optimizer step")
         self.hooks = hooks
         self.everywhere = EVERYWHERE.active
-        self.objects = list(_objects(roots[1:]))  # kept, since calls know them by identity
+        self.objects = list(
+            _objects(roots[1:])
+        )  # kept alive, since calls identify them by identity
         constants = [t for t in self.held.values() if not isinstance(t, Parameter)]
         self.unchanged: Callable[[], bool] | None = None
-        self.known: list[Any] = []  # the arrays of leaves, for as long as nothing has changed
-        self.owners: set[int] = set()  # of the memory that is written to, while arrays are known
+        self.known: list[Any] = []  # the arrays of leaves, while nothing has changed
+        self.owners: set[int] = set()  # of written memory, while arrays are known
         self.watched = 0
         self.assumed = f"{len(constants)} tensors from outside, all numbers, branches and loops"
 
     def _note_gradients(self, specs: Any, before: set[int]) -> None:
-        """Find out which leaves may have a gradient before a step, since it clears them.
+        """Find out which leaves may have a gradient before a step because it clears them.
 
-        The others must have none: the step would add to it, or make use of it.
+        The others must have none: the step would accumulate into it, or read it.
         """
         stepped = {id(s.op.optimizer) for s in specs.values() if isinstance(s.op, Step)}
         moved = [p for o in self.optimizers if id(o) in stepped for p in _parameters_of(o)]
@@ -302,18 +308,20 @@ class StaticStep:
         return not self.clean or all(t._grad is None for t in self.clean)
 
     def holds(self) -> bool:
-        """Whether everything is as it was when the step was recorded."""
+        """Whether everything is unchanged since the step was recorded."""
         if self.unchanged is not None and self.unchanged():
             return EVERYWHERE.active == self.everywhere
         if not self._holds():
             return False
-        # Other objects than before that are the same to the step, or the first time.
+        # Different objects that are equivalent for the step, or the first call.
         self.unchanged = self._watching() if self.watched < WATCHED else None
         self.watched += 1
         return True
 
     def _watching(self) -> Callable[[], bool] | None:
-        """What tells in one call whether what ``_holds`` looks at is still the same."""
+        """A function that checks in one call whether everything that ``_holds`` compares is
+        unchanged.
+        """
         guard = ObjectGuard()
         try:
             for table, name, value in zip(self.tables, self.names, self.values, strict=True):
@@ -369,7 +377,7 @@ class StaticStep:
         )
 
     def _is_equal(self) -> bool:
-        """Whether the entries that are other objects by now are the same numbers or texts."""
+        """Whether the entries that are different objects by now are equal numbers or strings."""
         for k, (table, name, value) in enumerate(
             zip(self.tables, self.names, self.values, strict=True)
         ):
@@ -382,12 +390,12 @@ class StaticStep:
         return True
 
     def _arrays(self) -> list[Any]:
-        """The arrays of leaves that are the same tensors each time, None for the others."""
+        """The arrays of leaves that are the same tensors in each call, None for the others."""
         return [None if t is None else ARRAY(t) for t in self.leaves]
 
     def run(self, inputs: list[Tensor]) -> tuple[bool, Any]:
         """Run the program; False with nothing changed if it can't be used."""
-        # Guards have just found every array in its place, or it is asked for.
+        # Guards have just verified every array; otherwise arrays are looked up.
         known = self.known if self.unchanged is not None else self._arrays()
         if self.places:
             known = known.copy()
@@ -427,7 +435,7 @@ def _owner(tensor: Tensor) -> int:
 
 
 def _key(value: Any, inputs: list[Tensor]) -> Any:
-    """Arguments as something to look up: tensors by kind and identity pattern, others by value."""
+    """The lookup key of arguments: tensors by kind and identity pattern, others by value."""
     if isinstance(value, Tensor):
         for k, other in enumerate(inputs):
             if other is value:
@@ -440,7 +448,7 @@ def _key(value: Any, inputs: list[Tensor]) -> Any:
     if isinstance(value, dict):
         return dict, tuple([(k, _key(v, inputs)) for k, v in value.items()])
     if isinstance(value, (float, complex)):
-        return value.__class__, repr(value)  # zeros have signs
+        return value.__class__, repr(value)  # zeros are signed
     if isinstance(value, (bool, int, str, bytes, type(None))):
         return value.__class__, value
     return "object", id(value)
@@ -461,7 +469,7 @@ def _filled(value: Any, arrays: Iterator[Any], made: dict[int, Tensor]) -> Any:
     """A result like the recorded one, with new values."""
     if isinstance(value, Tensor):
         array = next(arrays)
-        if id(value) not in made:  # a tensor may be there twice
+        if id(value) not in made:  # a tensor may occur twice
             made[id(value)] = wrap(array)
         return made[id(value)]
     if isinstance(value, (tuple, list)):
@@ -490,7 +498,7 @@ def _guards(roots: Any) -> Iterator[tuple[dict[Any, Any], Any, Any]]:
 
 
 def _tables(roots: Any) -> Iterator[dict[str, Any]]:
-    """The tables of modules, to which something may be added."""
+    """The tables of modules, which may grow."""
     for found in reached(roots):
         if isinstance(found, Module):
             for module in found.modules():
@@ -498,7 +506,7 @@ def _tables(roots: Any) -> Iterator[dict[str, Any]]:
 
 
 def _attributes(module: Module) -> Iterator[tuple[dict[Any, Any], Any, Any]]:
-    """A module's settings, whether it has hooks, and a ``forward`` of its own if there is one."""
+    """A module's settings, whether it has hooks, and an instance ``forward`` if there is one."""
     own = vars(module)
     for name in ("forward", "_hooked", *(n for n in own if n[:1] != "_" and n != "forward")):
         yield own, name, own.get(name)
@@ -525,7 +533,7 @@ def _moved_by(optimizer: Optimizer) -> list[Any]:
 
 
 def reached(roots: Any) -> list[Any]:
-    """The modules and optimizers that a function can name."""
+    """The modules and optimizers that a function can reach."""
     found: dict[int, Any] = {}
     seen: set[int] = set()
     stack: list[Any] = [roots]
@@ -551,13 +559,13 @@ OWN = frozenset(vars(Module())) - {"_parameters", "_buffers", "_modules", "train
 
 
 class PythonState:
-    """What stands in attributes, lists and dicts, before a call that may change it."""
+    """The contents of attributes, lists and dicts, before a call that may change them."""
 
     def __init__(self, holders: Iterable[Any]) -> None:
         self.seen = [(holder, _contents(holder)) for holder in holders]
 
     def is_changed(self) -> bool:
-        """Whether something else stands there now."""
+        """Whether the contents have changed."""
         return not all(_same(_contents(holder), before) for holder, before in self.seen)
 
 
@@ -570,7 +578,7 @@ def _contents(holder: Any) -> list[Any]:
 
 
 def _same(now: Any, before: Any) -> bool:
-    """Whether values are the same objects, or equal numbers and texts."""
+    """Whether values are the same objects, or equal numbers and strings."""
     if now is before:
         return True
     if now.__class__ is not before.__class__:
@@ -581,7 +589,7 @@ def _same(now: Any, before: Any) -> bool:
 
 
 def _holders(roots: Any) -> list[Any]:
-    """What a function can name and its call may change: lists, dicts, objects, functions' cells."""
+    """The mutable objects that a function can reach: lists, dicts, objects, functions' cells."""
     found: list[Any] = []
     stack, seen = [roots], set()
     while stack:
@@ -606,7 +614,7 @@ def _holders(roots: Any) -> list[Any]:
 
 
 def _named_by(value: FunctionType | MethodType) -> list[Any]:
-    """What the code of a function can name: its cells and globals, and whose method it is."""
+    """The objects that a function's code can reach: its cells and globals, and its ``self``."""
     if isinstance(value, MethodType):
         return [value.__func__, value.__self__]
     found = [c.cell_contents for c in value.__closure__ or () if _filled_cell(c)]

@@ -1,10 +1,10 @@
-"""Modules of weft's own in calls that are confirmed as a whole: what their state is compared by.
+"""Whole calls of weft's own modules: comparing a module's state.
 
-Besides its arguments a module's ``forward`` reads attributes, parameters, buffers and the modules
-inside. Python 3.11 gives each state of a dictionary a number that no other state of any dictionary
-has, and each state of a class one that no other state of any class has. Where these numbers are
-those of the last time, nothing was set or deleted since, and what was reached then is still there.
-Attributes that can change without being set (lists, say) are refused.
+Besides its arguments a module's ``forward`` reads attributes, parameters, buffers and submodules.
+Python 3.11 gives each state of a dictionary a version tag that is unique among all states of all
+dictionaries, and each state of a class one that is unique among classes. If these tags are
+unchanged, nothing was set or deleted since, and everything that was reachable still is. Attributes
+that can change without being set (such as lists) are not supported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from weft.nn.module import _HOOK_DICTS, Module
 # class. Each comparison may rely on those before it.
 CLASS_OF, ATTRIBUTES, DICTIONARY, CLASS = range(4)
 
-MANAGED = -24  # where an object keeps the address of its attributes
+MANAGED = -24  # offset of the pointer to an object's attributes
 DICT_VERSION, CLASS_VERSION = 24, 384
 TABLES = ("_parameters", "_buffers", "_modules")
 UNREAD = frozenset((*_HOOK_DICTS, "_non_persistent_buffers_set", "_scope_places"))  # by forward
@@ -54,7 +54,7 @@ def classes() -> set[type]:
 
 
 def forwards() -> list[FunctionType]:
-    """What these modules run when they are called."""
+    """The ``forward`` functions of these modules."""
     own = (vars(cls).get("forward") for cls in classes())
     return [function for function in own if isinstance(function, FunctionType)]
 
@@ -71,14 +71,16 @@ def class_version(cls: type) -> int:
 
 
 class ModuleState:
-    """What a module's forward may read: comparisons that hold while it is as it was."""
+    """The state that a module's forward may read: comparisons that hold while it is unmodified."""
 
     def __init__(self, module: Module, hooks: bool = False) -> None:
-        # Hooks of the module itself run around its forward; ``hooks`` says that they matter.
+        # Hooks of the module itself run around its forward; ``hooks`` says whether they matter.
         self.outermost = None if hooks else module
         self.guards: list[tuple[int, int, int]] = []
         self.tensors: list[Tensor] = []
-        self.globals: list[dict[str, Any]] = []  # kept, so that their addresses stay theirs
+        self.globals: list[
+            dict[str, Any]
+        ] = []  # kept alive, so that their addresses are not reused
         self.seen: set[int] = set()
         if EVERYWHERE.active:
             raise Unknown("hooks on all modules")
@@ -129,14 +131,14 @@ class ModuleState:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is always what it is."""
+    """Whether a value is immutable."""
     if value.__class__ is tuple:
         return all(map(is_plain, value))
     return value.__class__ in PLAIN
 
 
 def probe() -> None:
-    """Try out whether dictionaries and classes keep the numbers of their states where we look."""
+    """Verify where dictionaries and classes store their version tags."""
 
     class Tried:
         attribute = 0
