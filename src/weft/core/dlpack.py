@@ -1,7 +1,7 @@
 """DLPack capsules of dtypes that NumPy does not export or import.
 
 NumPy hands the memory over as integers of the same width; the dtype in the capsule is then
-rewritten. Whoever consumes a capsule owns what it points to, so that may be changed.
+rewritten. The consumer of a capsule owns what it points to, so it may be changed.
 """
 
 from __future__ import annotations
