@@ -350,7 +350,7 @@ def sparse_coo_tensor(
 ) -> Tensor:
     """A sparse tensor of entries: a matrix with a column of indices for each, and their values.
 
-    Indices are checked in any case, since one outside of the tensor would be read or written there.
+    Indices are checked in any case, since one outside the tensor would be read or written there.
 
     >>> x = torch.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))
     >>> x.to_dense()

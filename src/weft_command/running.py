@@ -109,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _again_on(options: argparse.Namespace) -> None:
-    """Start anew with WEFT_CPU set: its wish is for a process that has loaded nothing."""
+    """Start again with WEFT_CPU set: its wish is for a process that has loaded nothing."""
     words = ["run"]
     words += ["--debug"] * options.debug + ["--no-check"] * options.no_check
     words += ["--compile"] * options.compile

@@ -114,7 +114,7 @@ class _Module(ModuleType):
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # Programs bind such names anew, and what uses them is to see it.
+        # Programs bind such names again, and what uses them is to see it.
         if name not in self.__dict__ and self._holds_state(name, getattr(self, name, None)):
             entry = parsed().modules[self.__name__][name]
             setattr(importlib.import_module(entry.source), entry.attribute, value)

@@ -312,7 +312,7 @@ def _of_none(b: BatchedCall) -> Any:
 
 
 def change_batched(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
-    """Run an op in place on a batched tensor, or with batched operands."""
+    """Run an in-place op on a batched tensor, or with batched operands."""
     from weft.core.dispatch import REGISTRY, apply
     from weft.core.inplace import apply_inplace
 

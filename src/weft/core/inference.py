@@ -56,7 +56,7 @@ def changeable(x: Tensor) -> bool:
 
 
 def check_change(x: Tensor, name: str) -> None:
-    """Refuse to change an inference tensor outside of inference mode."""
+    """Refuse to change an inference tensor outside inference mode."""
     if not changeable(x):
         raise RuntimeError(
             f"{name}: Inplace update to inference tensor outside InferenceMode is not allowed. You "

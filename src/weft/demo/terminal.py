@@ -41,7 +41,7 @@ class Terminal:
             self.line(f"    {words_of_line}", style)
 
     def bar(self, share: float, words: str) -> None:
-        """Draw the bar anew, in its place."""
+        """Redraw the bar in place."""
         if not self.moving:
             return
         columns = shutil.get_terminal_size().columns

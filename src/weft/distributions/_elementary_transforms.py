@@ -39,7 +39,7 @@ class Transform:
         super().__init__()
 
     def __getstate__(self) -> dict[str, Any]:
-        # The reference to the inverse is weak and can't be pickled; it is made anew.
+        # The reference to the inverse is weak and can't be pickled; it is recreated.
         return {**self.__dict__, "_inv": None}
 
     @property

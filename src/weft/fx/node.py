@@ -184,7 +184,7 @@ class Node:
         self.kwargs = {**self.kwargs, key: arg}
 
     def replace_input_with(self, old_input: Node, new_input: Node) -> None:
-        """Use another node in place of one among the arguments."""
+        """Use another node instead of one among the arguments."""
 
         def swap(node: Node) -> Node:
             return new_input if node is old_input else node

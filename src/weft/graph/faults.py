@@ -70,7 +70,7 @@ def first_bad(loss: Tensor | Graph) -> Bad | None:
 
 
 class Walk:
-    """The values that lead to some nodes, oldest first, and who made the bad ones."""
+    """The values that lead to some nodes, oldest first, and the nodes that produced bad ones."""
 
     def __init__(self, graph: Graph, ends: Iterable[int], known: dict[Ref, Tensor]) -> None:
         self.graph, self.ends, self.known = graph, set(ends), known

@@ -1,4 +1,4 @@
-"""What a rule gives in the place of an op: checked, and put where the op's result would go."""
+"""The replacement that a rule gives for an op: checked, and put where the op's result would go."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _apart(out: Tensor, memory: set[int]) -> Tensor:
 
 
 def written(call: Callable, op: Op, args: Any, target: Tensor) -> Tensor:
-    """What stands in for an op in place, written into its tensor as that op would do it."""
+    """What stands in for an in-place op, written into its tensor as that op would do it."""
     # What was there before is read from a copy: backward may need it after the write.
     now = MODES.now
     old = wrap(copy_of(target._a), edge_of(target) if now.grad else target._node)

@@ -225,7 +225,7 @@ class Live(Listener):
                 self.loss.add(sum(float(host(t).reshape(())) for t in losses))
 
     def went_back(self, work: Any, roots: Any) -> None:
-        """A backward pass has ended: is anybody there who wants to see the next step?"""
+        """A backward pass has ended: whether any client wants to see the next step."""
         if not self._awake and threading.get_ident() == self._thread and self._wanted():
             self._wake()
 
@@ -312,7 +312,7 @@ class Live(Listener):
             self._changed()
             try:
                 while self._pause_after == 0 and not self._closed:
-                    # Not for ever: an interrupt just before would be noticed by nobody.
+                    # Not forever: an interrupt just before would be noticed by nobody.
                     self._go_on.wait(NOTICE)
                     self._answer_all()
             finally:

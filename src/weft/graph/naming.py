@@ -220,7 +220,8 @@ def _walk(
 ) -> None:  # fmt: skip
     """Note what a model and all below it call their tensors, and their classes; each once.
 
-    The same as ``named_parameters`` and its kin give, in one walk: a model may have many modules.
+    The same as ``named_parameters`` and similar methods return, in one traversal: a model may have
+    many modules.
     """
     seen = set()
     stack = [(prefix, model)]

@@ -43,7 +43,7 @@ from weft.graph.steps import RULES, Step, Taken
 from weft.graph.values import ArrayState, MemoryState, Values
 
 getframe, ref = sys._getframe, weakref.ref
-# The parts of a backward pass whose work is inside of its nodes.
+# The parts of a backward pass whose work is inside its nodes.
 LONG = 5000  # nodes of a block so long that garbage is collected in it after all
 UNHEARD = ("call_hooks", "post_hooks", "notice", "add", "deliver", "accumulate")
 
@@ -198,7 +198,7 @@ class Recorder(Values, Listener):
         """
         roots = [r for p in self.passes if p.fills for r, _ in p.roots if r is not None]
         results = self._results()
-        # A view of a tensor that was written is derived anew, and takes nothing from its whole.
+        # A view of a tensor that was written is derived again, and takes nothing from its whole.
         later = [r for r in results if r.node not in self.implied]
         behind = self._behind([*roots, *later])
         ends = [r for r in results if r not in behind]
@@ -395,7 +395,7 @@ class Recorder(Values, Listener):
                                " with use_reentrant=True does")  # fmt: skip
         if work.records:
             return
-        # What hooks do is inside of their nodes, and so is what rules do on tensors.
+        # What hooks do is inside their nodes, and so is what rules do on tensors.
         for name in UNHEARD:
             setattr(work, name, self._unheard(getattr(work, name)))
         step, unheard = work.step, self._unheard(work.step)

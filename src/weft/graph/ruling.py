@@ -180,7 +180,7 @@ class _ThreadUses(threading.local):
 class Rules(Listener):
     """Edits for all that runs in a block; they may be added and taken back at any time.
 
-    An op in place is edited as any other: what stands in for it gives the new value of its tensor.
+    An in-place op is edited as any other: what stands in for it gives the new value of its tensor.
 
     >>> import weft
     >>> rules = weft.graph.rules().replace("tanh", op="relu")
@@ -300,7 +300,7 @@ class Rules(Listener):
 
     def went_back(self, work: Any, roots: Any) -> None:
         if work.ends_step:
-            self._counts.clear()  # the next step counts its names anew
+            self._counts.clear()  # the next step counts its names again
             self._seen.first = ""
 
     def before(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:

@@ -61,7 +61,7 @@ class Served:
 
     @property
     def url(self) -> str:
-        """The address; whoever has it can see and edit, so keep it to yourself."""
+        """The address; anyone who has it can see and edit, so keep it private."""
         return self._server.url
 
     @property

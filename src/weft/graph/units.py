@@ -96,7 +96,7 @@ class Unit:
         return part
 
     def replace(self, function: Any) -> Graph:
-        """Another function or module in the place of this one, on the same inputs."""
+        """Another function or module instead of this one, on the same inputs."""
         function = function_of(function)
         edit = Edit(self.graph, f"replace {self.path} by {called(function)}")
         for call in self.calls:

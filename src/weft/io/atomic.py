@@ -67,7 +67,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def flush(file: Any) -> None:
-    """Let those who read a file by its name see what was written to this file object."""
+    """Make the data written to this file object visible to readers of the file's path."""
     own = getattr(file, "flush", None)
     if own is not None:
         own()

@@ -21,7 +21,7 @@ DTYPES = (
 )  # fmt: skip
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _EXTERNAL = 1  # TensorProto.DataLocation
-_DEEPEST = 16  # graphs inside of nodes inside of graphs
+_DEEPEST = 16  # graphs inside nodes inside graphs
 
 
 class NotOnnx(ValueError):

@@ -125,7 +125,7 @@ def tensor_on(
     storage: Any, offset: Any, size: Any, stride: Any, dtype: dt.dtype | None = None,
     metadata: Any = None,
 ) -> Tensor:  # fmt: skip
-    """A tensor on a storage; one that would reach outside of it is refused."""
+    """A tensor on a storage; one that would reach outside it is refused."""
     memory, kind = _storage_of(storage, dtype)
     shape, steps = integers(size, "shape"), integers(stride, "strides")
     (start,) = integers((offset,), "offset")

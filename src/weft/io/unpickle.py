@@ -565,7 +565,7 @@ class Machine:
 
 
 def _same_method(thing: Any, known: Any) -> bool:
-    # A method is bound anew each time that it is looked up.
+    # A method is bound again each time that it is looked up.
     kind = type(thing)
     return kind in (MethodType, BuiltinMethodType) and type(known) is kind and thing == known
 

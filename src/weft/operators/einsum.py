@@ -212,7 +212,7 @@ class Contraction:
         return self.add(function, (x,), shape, [x.labels[d] for d in kept])
 
     def ordered(self, x: Operand, labels: list[int], shape: tuple[int, ...]) -> Operand:
-        """Dimensions in another order, then merged or split; nothing is done in vain."""
+        """Dimensions in another order, then merged or split; without unnecessary steps."""
         order = tuple(x.labels.index(label) for label in labels)
         if order != tuple(range(len(order))):
             moved = functools.partial(permute_op, dims=order)

@@ -577,7 +577,7 @@ def _write_plainly(x: Tensor, index: tuple[Any, ...], value: Any) -> bool:
     return True
 
 
-MOST_BYTES = 1 << 20  # of a tensor that is computed anew for a write of some rows
+MOST_BYTES = 1 << 20  # of a tensor that is recomputed for a write of some rows
 
 
 def _write_rows(x: Tensor, index: tuple[Any, ...], value: Any) -> bool:

@@ -160,7 +160,7 @@ class LBFGS(Optimizer):
             start += count
 
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
-        """Take up to ``max_iter`` steps; the closure computes loss and gradients anew."""
+        """Take up to ``max_iter`` steps; the closure recomputes loss and gradients."""
         with no_grad():
             return self._step(enable_grad()(closure))
 

@@ -59,8 +59,8 @@ def nms(boxes: ndarray, scores: ndarray, iou_threshold: float) -> ndarray:
 class Taps(NamedTuple):
     """Along one axis: for each box and sample the two pixels around it and their weights.
 
-    A sample outside of the image has -1 for its lower pixel; ``counts`` says how many samples of a
-    bin are used.
+    A sample outside the image has -1 for its lower pixel; ``counts`` says how many samples of a bin
+    are used.
     """
 
     low: ndarray

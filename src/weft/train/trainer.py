@@ -109,7 +109,7 @@ class Trainer:
         """Train until ``epochs`` epochs are done; gives the metrics of each.
 
         ``resume=True`` goes on with what is in the folder, if there is anything; a path goes on
-        with that file; ``resume=False`` begins anew. None does so too, but refuses to where that
+        with that file; ``resume=False`` starts over. None does so too, but refuses to where that
         would write over an earlier training.
         """
         checks.fit_arguments(self, data, val_data, epochs)

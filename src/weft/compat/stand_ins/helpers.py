@@ -340,7 +340,7 @@ def _get_value(x: Any) -> Any:
 
 
 def _view_as_real(params: list[Tensor], *state_and_grads: list[Tensor]) -> None:
-    """Put real views into lists in place of complex tensors."""
+    """Put real views into lists instead of complex tensors."""
     for i, p in enumerate(params):
         if weft.is_complex(p):
             for part in (params, *state_and_grads):

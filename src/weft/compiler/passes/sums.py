@@ -168,7 +168,7 @@ def _joined(
     known: _Uses,
     behind: dict[WorkNode, list[WorkNode]],
 ) -> list[WorkNode]:
-    """The sum of a few large products and the rest of the terms, to stand in place of a sum.
+    """The sum of a few large products and the rest of the terms, which replaces a sum.
 
     Each product is placed after the last of those that it replaces.
     """

@@ -1,6 +1,6 @@
 """The page beside a running program: a small server that only this machine can reach.
 
-Whoever asks needs the token of the address; requests that another site's page makes, or that come
+Every request needs the token of the address; requests that another site's page makes, or that come
 under another host's name, are refused. What arrives is data: names of edits, nodes and registered
 ops. Nothing of it is ever run as code.
 """
@@ -176,7 +176,7 @@ class _Http(ThreadingHTTPServer):
                 self.waits[request] = time.monotonic() if waits else None
 
     def service_actions(self) -> None:
-        """Give up who takes too long to say what it wants, however many bytes it sends."""
+        """Drop clients that take too long to send their request, however many bytes they send."""
         late = time.monotonic() - PATIENCE
         with self.guard:
             for request in [r for r, since in self.waits.items() if since and since < late]:

@@ -1,12 +1,12 @@
 """The on-disk cache of machine code, so that the second run compiles nothing.
 
-Code from there is run, so nobody else may be able to put it there: the folder and its files belong
-to this user and are writable by nobody else, no folder above lets others rename it away, and links
-are not followed. Else a folder of this process alone is used. A file says which code it holds, by
-the digest of all that it was made from; one that holds something else, or part of it, counts as
-missing, and is written anew.
+Code from there is executed, so no other user may be able to write it: the folder and its files
+belong to this user and are writable by no other, no parent folder lets others rename it, and links
+are not followed. Otherwise a private folder of this process is used. A file is identified by the
+digest of everything that its code was generated from; a file with different or incomplete content
+counts as missing, and is rewritten.
 
-The cache is bounded: beyond its limit the files that were not used for the longest time go.
+The cache is bounded: beyond its limit the least recently used files are deleted.
 """
 
 from __future__ import annotations

@@ -379,7 +379,7 @@ INTERPRETED = os.environ.get("WEFT_KERNELS") == "python"
 
 
 def _declines(*args: Any) -> None:
-    """In the place of an entry point that is a whole op."""
+    """Instead of an entry point that is a whole op."""
 
 
 # Calls of an op's entry points for which compiling them pays.
@@ -450,8 +450,8 @@ class Kernel:
     def get(self, *types: str, **consts: Any) -> Callable:
         """The native function for types (of ``T``, then ``U``) and fixed parameters.
 
-        It takes arrays, addresses or None, and numbers; then the size of the range and the
-        number of threads. Whoever plans gets it before it is compiled.
+        It takes arrays, addresses or None, and numbers; then the size of the range and the number
+        of threads. Planning gets it before it is compiled.
         """
         key = (types, *consts.items()) if consts else types
         found = self.compiled.get(key)
@@ -475,7 +475,7 @@ class Kernel:
         return found
 
     def symbol(self, *types: str, **consts: Any) -> Symbol:
-        """The same as ``get``, for those who put calls together; it may still be compiled."""
+        """The same as ``get``, for code that builds calls; it may still be being compiled."""
         with LOCK:
             _, found = self._symbol(types, consts)
         found.code.submit()

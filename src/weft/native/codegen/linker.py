@@ -1,8 +1,8 @@
 """A linker for cached object files, so that compiled code can run without LLVM.
 
 Kernels are compiled for the large code model, in which every address in the code is a whole word.
-So linking is copying: sections to new memory, and the addresses of symbols into them. Other
-object files (another processor, another kind of relocation) are declined, and LLVM links them.
+So linking is copying: sections to new memory, and the addresses of symbols into them. Other object
+files (for another processor, with other relocations) are declined, and LLVM links them.
 """
 
 from __future__ import annotations

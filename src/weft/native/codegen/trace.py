@@ -2,8 +2,8 @@
 
 A function written for arrays (the NumPy reference of an op, its derivative rule, an optimizer's
 update) is run once on tracer values that record what is done to an element; that becomes the body
-of a kernel, one pass over memory on all threads. Where a function looks at values or does
-something else than arithmetic, it can't be traced, and the caller goes on with NumPy.
+of a kernel, one pass over memory on all threads. If a function reads values or does anything but
+arithmetic, it can't be traced, and the caller falls back to NumPy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small tensors made or overwritten without a history, by compiled code.
+"""Creating and overwriting small tensors without recording, by compiled code.
 
 ``overwrite(target, name, source[, first, block])`` does what ``core/inplace.py`` does for
 ``copy_``, ``fill_``, ``zero_`` and random fills where there is nothing to check or record: it
@@ -8,8 +8,8 @@ makes a new tensor. A source is a number; a tensor (of ``overwrite``); None for 
 are taken, in whole blocks: values in float32, or words, which become whole numbers by
 ``create(sizes, dtype, words, first, span, base)``.
 
-Both return None for what they decline, before anything has changed, and Python's code, which is the
-specification, does the work. ``overwrite`` returns how many elements it wrote.
+Both return None for calls that they decline, before anything has changed, and the Python code,
+which is the specification, does the work. ``overwrite`` returns how many elements it wrote.
 """
 
 from __future__ import annotations

@@ -585,7 +585,7 @@ class _MultiProcessingDataLoaderIter(_Batches):
         free = [w for w in turns if w.active]
         if not free:
             return None
-        # In order each has its turn; otherwise whoever has least to do, so that none idles.
+        # In order, workers take turns; otherwise the least busy one is chosen, so that none idles.
         chosen = free[0] if self._in_order else min(free, key=lambda w: w.waiting)
         while next(self.turn) is not chosen:
             pass

@@ -117,7 +117,7 @@ def extract_archive(
             archive.extractall(target, filter="data")
     elif source.endswith(".zip"):
         with zipfile.ZipFile(source) as archive:
-            archive.extractall(target)  # zipfile keeps names inside of the folder
+            archive.extractall(target)  # zipfile keeps names inside the folder
     elif source.endswith(".gz"):
         target = os.path.join(target, os.path.basename(source)[:-3])
         with gzip.open(source) as packed, open(target, "wb") as file:
