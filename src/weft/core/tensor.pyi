@@ -261,7 +261,7 @@ class Tensor:
     def atanh_(self) -> Tensor:
         """In place: The inverse of ``tanh``."""
     def backward(self, gradient: Any = None, retain_graph: _bool | None = None, create_graph: _bool = False, inputs: Any = None) -> None:
-        """Compute the gradient of this tensor with respect to the leaves behind it."""
+        """Compute the gradient of this tensor with respect to its leaves."""
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _Operand = 1, alpha: _Operand = 1, out_dtype: _Dtype | None = None) -> Tensor:
         """``beta * input + alpha * (batch1 @ batch2)``, matrix by matrix."""
     def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _Operand = 1, alpha: _Operand = 1, out_dtype: _Dtype | None = None) -> Tensor:
@@ -1170,7 +1170,7 @@ class Tensor:
     @requires_grad.setter
     def requires_grad(self, value: _bool) -> None: ...
     def requires_grad_(self, requires_grad: _bool = True) -> Tensor:
-        """Say whether a gradient is wanted; only leaves may change their mind."""
+        """Set whether a gradient is required; only leaves can be changed."""
     def reshape(self, *sizes: _Ints, shape: _Ints | None = None) -> Tensor:
         """The same elements in another shape; a view where the layout allows it."""
     def reshape_as(self, other: Tensor) -> Tensor:
@@ -1464,7 +1464,7 @@ class Tensor:
         """This tensor in the other's shape."""
     @property
     def volatile(self) -> _bool:
-        """Always False; what it once did is done by ``no_grad``."""
+        """Always False; replaced by ``no_grad``."""
     def vsplit(self, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None) -> tuple[Tensor, ...]:
         """Parts along a dimension, as ``vsplit`` does in NumPy."""
     def where(self, condition: Tensor, other: _Operand) -> Tensor:

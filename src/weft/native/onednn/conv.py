@@ -99,7 +99,7 @@ def _extent(x: Ints, w: Ints, stride: Ints, padding: Ints, dilation: Ints) -> In
 
 
 def _fits(a: Array, b: Array, x: Ints, w: Ints, y: Ints, groups: int) -> bool:
-    """Whether arrays and sizes are ours; the reference raises the error with others."""
+    """Whether arrays and sizes are supported; the reference raises the errors for others."""
     return (
         a.dtype == _FLOAT32
         and b.dtype == _FLOAT32
