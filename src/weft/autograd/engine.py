@@ -981,7 +981,7 @@ def backward(
     create_graph: bool = False,
     inputs: Any = None,
 ) -> None:
-    """Sum the gradients of ``tensors`` into the ``.grad`` of the leaves behind them."""
+    """Accumulate the gradients of ``tensors`` into the ``.grad`` of their leaves."""
     wanted = None if inputs is None else _sequence(inputs)
     if wanted is not None and not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")

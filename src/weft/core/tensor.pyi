@@ -1004,10 +1004,10 @@ class Tensor:
         """The lower median of what is not NaN."""
     @overload
     def nanquantile(self, q: Any, dim: _Ints | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear') -> Tensor:
-        """The values below which a share ``q`` of what is not NaN lies."""
+        """The ``q``-th quantile of each row, ignoring NaN."""
     @overload
     def nanquantile(self, q: Any, *, axis: _Ints | None, keepdims: _bool = False, interpolation: _str = 'linear') -> Tensor:
-        """The values below which a share ``q`` of what is not NaN lies."""
+        """The ``q``-th quantile of each row, ignoring NaN."""
     @overload
     def nansum(self, dim: _Ints | None = None, keepdim: _bool = False, *, dtype: _Dtype | None = None) -> Tensor:
         """The sum, with NaN counted as zero."""
@@ -1015,7 +1015,7 @@ class Tensor:
     def nansum(self, *, axis: _Ints | None, keepdims: _bool = False, dtype: _Dtype | None = None) -> Tensor:
         """The sum, with NaN counted as zero."""
     def narrow(self, dim: _int, start: Any, length: _int) -> Tensor:
-        """A stretch along a dimension."""
+        """A range along a dimension, as a view."""
     def narrow_copy(self, dim: _int, start: _int, length: _int) -> Tensor:
         """``narrow``, as a copy."""
     @property
@@ -1123,10 +1123,10 @@ class Tensor:
         """QR by its old name."""
     @overload
     def quantile(self, q: Any, dim: _Ints | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear') -> Tensor:
-        """The values below which a share ``q`` of each row lies."""
+        """The ``q``-th quantile of each row, ``q`` between 0 and 1."""
     @overload
     def quantile(self, q: Any, *, axis: _Ints | None, keepdims: _bool = False, interpolation: _str = 'linear') -> Tensor:
-        """The values below which a share ``q`` of each row lies."""
+        """The ``q``-th quantile of each row, ``q`` between 0 and 1."""
     def rad2deg(self) -> Tensor:
         """Radians as degrees."""
     def rad2deg_(self) -> Tensor:
@@ -1264,7 +1264,7 @@ class Tensor:
     def size(self, dim: _int) -> _int:
         """The shape, or the length of one dimension."""
     def slice_scatter(self, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1) -> Tensor:
-        """A copy with a stretch along a dimension replaced."""
+        """A copy with a slice along a dimension replaced."""
     def slogdet(self) -> Any:
         """The sign of the determinant and the logarithm of its magnitude."""
     def softmax(self, dim: _int, dtype: _Dtype | None = None) -> Tensor:

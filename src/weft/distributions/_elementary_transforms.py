@@ -106,7 +106,9 @@ class Transform:
         raise NotImplementedError
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        """The logarithm of how much the map stretches volume at x, where y is its value."""
+        """The log of the absolute value of the Jacobian determinant at x, where y is the
+        transform's value.
+        """
         raise NotImplementedError
 
     def __repr__(self) -> str:

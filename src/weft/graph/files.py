@@ -292,7 +292,7 @@ _KINDS = frozenset((*LEAVES, FORWARD, BACKWARD, OPTIMIZER))
 
 
 class _RecordReader:
-    """Turns plain data back into records; believes nothing that it can check."""
+    """Turns plain data back into records, and validates everything."""
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         self.tensors = tensors

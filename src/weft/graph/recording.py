@@ -49,7 +49,7 @@ UNHEARD = ("call_hooks", "post_hooks", "notice", "add", "deliver", "accumulate")
 
 
 class Recorder(Values, Listener):
-    """Turns what it hears into the records of a graph."""
+    """Turns events into the records of a graph."""
 
     def __init__(self, *, values: Any, profile: bool, home: Any, stop: Any = None) -> None:
         super().__init__(home)
@@ -134,7 +134,7 @@ class Recorder(Values, Listener):
         return found
 
     def _frozen(self) -> str:
-        """Why a repeated step would not be the program's, if so.
+        """Why a repeated step would differ from the program's, if so.
 
         Numbers that no op read as they were drawn: what came of them is a constant of the record.
         So is what Python made of a count that the step itself changes.
@@ -187,7 +187,8 @@ class Recorder(Values, Listener):
         return found
 
     def _outputs(self) -> tuple[Ref, ...]:
-        """What the block was for: where backward began, and the ends that the program holds.
+        """The outputs of the block: the roots of backward, and the final results that the program
+        references.
 
         A result is what an op of the block made, or wrote into a tensor that is new since the
         block began. It is held if the program can still reach it when the block ends: by a

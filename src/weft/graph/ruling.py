@@ -118,7 +118,7 @@ def _goes_by(op: Op, name: str, inplace: bool) -> bool:
 
 
 def _check_op(name: str, kind: str) -> None:
-    """Refuse a name that no op has, with those that are near."""
+    """Refuse an unknown op name, with similar names."""
     plain = name.removesuffix("_") or name
     known = {*REGISTRY, *map(title_of, REGISTRY)}
     if any(fnmatch.filter(known, n) for n in (name, plain)):
@@ -178,7 +178,7 @@ class _ThreadUses(threading.local):
 
 
 class Rules(Listener):
-    """Edits for all that runs in a block; they may be added and taken back at any time.
+    """Edits for everything that runs in a block; they can be added and removed at any time.
 
     An in-place op is edited as any other: what stands in for it gives the new value of its tensor.
 
@@ -269,12 +269,12 @@ class Rules(Listener):
         return self._with(_Rule("rewrite", replacement, {}, pattern=known))
 
     def undo(self) -> Rules:
-        """Take back the last rule."""
+        """Remove the last rule."""
         self._choice = _Choice(self._rules[:-1])
         return self
 
     def clear(self) -> Rules:
-        """Take back all rules."""
+        """Remove all rules."""
         self._choice = _Choice()
         return self
 

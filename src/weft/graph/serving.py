@@ -70,7 +70,7 @@ class Served:
         return self._server.closed.is_set()
 
     def close(self) -> None:
-        """Stop serving, and leave the program alone from now on."""
+        """Stop serving, and detach from the program."""
         self._server.close()
         close = getattr(self.source, "close", None)
         if close is not None:

@@ -40,8 +40,7 @@ from weft.graph.spec import (
 getframe, ref = sys._getframe, weakref.ref
 
 
-# Packages whose functions make something of the numbers that they read, which nobody sees who calls
-# them: a shape, a slice, an error.
+# Packages whose functions read numbers only internally, for a shape, a slice, an error.
 DECIDING = ("weft.operators.", "weft.nn.")
 
 
@@ -88,7 +87,7 @@ class ArrayState:
 
 
 class Values:
-    """Knows which value every tensor of a program has, and what was written where."""
+    """Tracks the value of every tensor of a program, and all writes."""
 
     def __init__(self, home: Any) -> None:
         self.home = home

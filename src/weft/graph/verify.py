@@ -1,4 +1,4 @@
-"""What must hold of every graph. Each rule looks at one kind of node and says what is wrong."""
+"""The invariants of every graph. Each rule checks one kind of node and returns what is wrong."""
 
 from __future__ import annotations
 

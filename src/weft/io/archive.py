@@ -157,7 +157,7 @@ class Reader:
         self.source = source
         start, length, count = self._find_directory()
         self.entries = self._parse(source.read(start, length), count, start)
-        # PyTorch can be told to leave out checksums; it writes zeros then.
+        # PyTorch can omit checksums; it writes zeros then.
         self.with_crc = any(e.crc for e in self.entries.values())
         for name in self.entries:
             if name.startswith("data/"):
@@ -165,7 +165,7 @@ class Reader:
             elif name != "data.pkl":
                 self.read(
                     name
-                )  # small ones that say what the file is; nobody else would check them
+                )  # small ones that describe the file, which are not checked elsewhere
 
     def _find_directory(self) -> tuple[int, int, int]:
         source = self.source

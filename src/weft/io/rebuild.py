@@ -96,7 +96,7 @@ def _storage_of(storage: Any, dtype: Any) -> tuple[np.ndarray, dt.dtype]:
 
 
 def _changed(storage: Any, kind: dt.dtype, metadata: Any) -> np.ndarray | None:
-    """The bytes that a tensor marked as conjugated or negated lies on, or None for no mark."""
+    """The bytes of a tensor marked as conjugated or negated, or None without a mark."""
     if not isinstance(metadata, dict):
         return None
     marks = metadata.get("conj", False), metadata.get("neg", False)
@@ -268,7 +268,7 @@ def attributes(state: Any) -> list[tuple[Any, Any]]:
 def _is_protocol(name: str) -> bool:
     """Names by which Python, NumPy and others ask an object for what it can do.
 
-    ``__array_interface__`` and its like say where memory lies, ``_as_parameter_`` is for ctypes.
+    ``__array_interface__`` and similar ones describe memory, ``_as_parameter_`` is for ctypes.
     """
     return name.startswith("__") or (name.startswith("_") and name.endswith("_"))
 

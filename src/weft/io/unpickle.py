@@ -382,7 +382,7 @@ class Machine:
         self.stack.append(self._take(self._number(width)))
 
     def _old_string(self, width: int) -> None:
-        # Python 2's, which were text or bytes; the one who loads them knows.
+        # Python 2's, which were text or bytes; the caller knows which.
         found = self._take(self._number(width, signed=width == 4))
         self.stack.append(found if self.encoding == "bytes" else found.decode(self.encoding))
 

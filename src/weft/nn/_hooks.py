@@ -305,7 +305,9 @@ def _old_hook(module: Any, hook: Callable) -> Callable:
 
 
 class _Call:
-    """How far one call of a module got: what its hooks are told, and which have been called."""
+    """The progress of one call of a module: the arguments of its hooks, and those already
+    called.
+    """
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.args, self.kwargs = args, kwargs
@@ -450,7 +452,7 @@ def _through_identity(
 
 @functools.cache
 def _identities() -> tuple[Any, Any]:
-    """Functions that give back their inputs: without and with zeros for missing gradients."""
+    """Functions that return their inputs: without and with zeros for missing gradients."""
     from weft.autograd.function import Function
 
     class BackwardHookFunction(Function):

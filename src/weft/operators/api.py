@@ -193,7 +193,7 @@ def _fill_expanded(self: Tensor, name: str, function: Callable, args: Any, kwarg
 
 
 def _is_followed() -> bool:
-    """Whether a compiled region listens, and nobody else."""
+    """Whether a compiled region is the only listener."""
     found = MODES.now.recorders
     return len(found) == 1 and found[0].follows
 

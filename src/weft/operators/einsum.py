@@ -240,7 +240,7 @@ class Contraction:
     def pair(self, a: Operand, b: Operand, wanted: set[int]) -> Operand:
         """Two operands joined by one matrix product."""
         a, b = self.own_only(a, b, wanted), self.own_only(b, a, wanted)
-        # What one operand dropped, nobody may want any more in the other.
+        # A dimension that one operand has summed out may not be needed in the other either.
         a, b = self.own_only(a, b, wanted), self.own_only(b, a, wanted)
         batch = [label for label in a.labels if label in b.labels and label in wanted]
         inner = [label for label in a.labels if label in b.labels and label not in wanted]

@@ -258,7 +258,7 @@ class LBFGS(Optimizer):
         if search is None:
             self._move(t, direction)
             if last:
-                return t, start.loss, start.grad, 0  # nobody will look at what is there
+                return t, start.loss, start.grad, 0  # the contents are not used
             loss = float(number(closure()))
             return t, loss, self._flat_grad(), 1
         if search != "strong_wolfe":

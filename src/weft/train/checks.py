@@ -1,4 +1,4 @@
-"""What can be wrong with the arguments of a training, said before it begins."""
+"""Checks of the arguments of a training before it begins."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Interrupts:
             self._end()
 
     def end(self, trainer: Any, saved: bool) -> None:
-        """Stop the program as the signal would have done, after saying where it can go on.
+        """Stop the program as the signal would have done, after reporting where it can resume.
 
         A Ctrl-C that would lose work, because the checkpoint can't be written, does not stop it.
         """

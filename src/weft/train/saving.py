@@ -65,12 +65,12 @@ class Checkpoints:
     def save(
         self, trainer: Any, name: str, again: str = "The training goes on, and will try again"
     ) -> bool:
-        """Save everything; if that fails the training goes on, and the file before it stays."""
+        """Save everything; if that fails the training continues, and the previous file is kept."""
         if self.folder is None:
             return False
         path = self.folder / name
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
+            self.folder.mkdir(parents=True, exist_ok=True)  # another process may have removed it
             save_checkpoint(path, **_parts(trainer))
             self.saved, self.failed = path, False
         except (OSError, TypeError) as error:  # no room; or a callback's state of a foreign type
@@ -128,7 +128,7 @@ class Checkpoints:
 
     @staticmethod
     def resumes_within(data: Any) -> bool:
-        """Whether data can go on in the middle of an epoch by itself."""
+        """Whether data supports resuming in the middle of an epoch."""
         return hasattr(data, "load_state_dict")
 
     def restore_random(self) -> None:

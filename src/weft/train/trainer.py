@@ -42,7 +42,7 @@ class Trainer:
 
     With a ``folder``, the state of everything is saved after each epoch (and after every
     ``save_every`` updates) as ``last.pt``, and as ``best.pt`` when ``monitor`` is the best so far.
-    A training that was stopped, by whatever, goes on from there to the same bits.
+    A training that was stopped for any reason resumes from there with identical bits.
     """
 
     def __init__(

@@ -66,7 +66,7 @@ def download_url(
     md5: str | None = None,
     max_redirect_hops: int = 3,
 ) -> None:
-    """Download a file into a folder; a stopped download goes on where it was.
+    """Download a file into a folder; an interrupted download is resumed.
 
     It stands under its name only once it is whole and its checksum is right.
     """

@@ -56,7 +56,7 @@ def vflip(img: Any) -> Any:
 
 
 def crop(img: Any, top: int, left: int, height: int, width: int) -> Any:
-    """A part of an image; what lies outside it is zero."""
+    """A part of an image; pixels outside it are zero."""
     return img.crop((left, top, left + width, top + height))
 
 

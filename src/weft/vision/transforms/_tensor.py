@@ -126,7 +126,7 @@ def normalize(tensor: Tensor, mean: Any, std: Any, inplace: bool = False) -> Ten
 
 
 def crop(img: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
-    """A part of an image; what lies outside it is zero."""
+    """A part of an image; pixels outside it are zero."""
     need_image(img)
     h, w = img.shape[-2:]
     right, bottom = left + width, top + height

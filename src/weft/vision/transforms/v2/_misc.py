@@ -378,7 +378,7 @@ class SanitizeBoundingBoxes(_Sanitize):
 
 
 class SanitizeKeyPoints(_Sanitize):
-    """Leaves out points that lie outside, with their labels."""
+    """Removes points outside the image, with their labels."""
 
     _kinds = (KeyPoints,)
 
