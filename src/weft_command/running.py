@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--no-check", action="store_true", help="run without looking for such names"
     )
     parser.add_argument(
-        "--compile", action="store_true", help="compile stretches that repeat, as the script runs"
+        "--compile", action="store_true", help="compile repeating segments of the script as it runs"
     )
     parser.add_argument(
         "--cpu", metavar="level", type=_level,

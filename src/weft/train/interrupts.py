@@ -50,7 +50,7 @@ class Interrupts:
         place = f"epoch {trainer.epoch + 1}, update {trainer.updates}"
         checkpoints = trainer.checkpoints
         if saved:
-            how = f"saved to {checkpoints.saved}; fit(..., resume=True) goes on"
+            how = f"saved to {checkpoints.saved}; fit(..., resume=True) resumes it"
         elif checkpoints.folder is None:
             how = "nothing was saved"
         elif self.asked == signal.SIGINT:

@@ -290,8 +290,8 @@ class Loggers:
             except OSError as error:
                 self.all.remove(logger)
                 errors.warn(
-                    f"{type(logger).__name__} can't write ({error.strerror or error}) and is given "
-                    "up; the training goes on without it"
+                    f"{type(logger).__name__} can't write ({error.strerror or error}) and is "
+                    "dropped; the training continues without it"
                 )
 
     def resume_at(self, step: int) -> None:
