@@ -21,7 +21,7 @@ EXAMPLES = """\
 examples:
   weft run train.py --epochs 3       a script with its own arguments
   weft run -m package.train          a module by its name
-  weft run --compile train.py        stretches that repeat become native calls
+  weft run --compile train.py        repeating segments become native calls
   weft run --cpu avx2 train.py       with fewer of the processor's instructions
 
 The exit code is the script's own, 1 if it failed, or 2 if weft lacks a name that it needs.

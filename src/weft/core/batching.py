@@ -32,7 +32,7 @@ ndarray = np.ndarray
 # The dtypes of batched arrays, by the ordinary ones that they equal; the fast paths decline them.
 MARKED = {d: np.dtype(d, metadata={"device": "batch"}) for d in dt.OF_NUMPY}  # type: ignore[call-overload]
 
-# Addresses that all batched arrays share: nobody reads them.
+# Addresses that all batched arrays share: they are never read.
 _SHARED: list[Any] = []
 
 

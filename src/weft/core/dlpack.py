@@ -54,7 +54,7 @@ _name.restype, _name.argtypes = ctypes.c_char_p, (ctypes.py_object,)
 
 
 def _type_in(capsule: Any) -> _DataType | None:
-    """The dtype in a capsule that nobody has consumed, or None."""
+    """The dtype in a capsule that has not been consumed, or None."""
     name = _name(capsule)
     address = None if name is None or name.startswith(b"used") else _pointer(capsule, name)
     if address is None:

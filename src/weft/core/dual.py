@@ -170,7 +170,7 @@ def jvp(
     """Tangents of the outputs at a level from those of the inputs.
 
     Rules work on primals, of which a view may lie on a base that still has the tangent that they
-    have lost: meanwhile nobody sees tangents of this level.
+    have lost: meanwhile tangents of this level are invisible.
     """
     now = MODES.now
     ceiling, now.dual_ceiling = now.dual_ceiling, level

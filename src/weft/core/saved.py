@@ -97,7 +97,7 @@ def unpack_by(hook: Callable, value: Any) -> Tensor:
 
 
 def check_hooks(value: Any, pack: Any, unpack: Any) -> None:
-    """PyTorch's rules on who may put hooks on a saved value."""
+    """PyTorch's rules for registering hooks on a saved value."""
     if not (callable(pack) and callable(unpack)):
         raise TypeError(
             "register_hooks(): incompatible function arguments: expected two functions, got "

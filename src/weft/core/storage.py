@@ -141,7 +141,7 @@ class UntypedStorage:
 
     @classmethod
     def _unknown(cls, memory: np.ndarray) -> Any:
-        """A storage that tensors on its memory will not find, for those who make thousands."""
+        """A storage that tensors on its memory will not find, for code that creates thousands."""
         made = object.__new__(cls)
         _set(made, "_memory", memory)
         _set(made, "_tensor", None)

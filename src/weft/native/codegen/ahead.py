@@ -30,7 +30,7 @@ def wanted_threads() -> int:
 
 
 class CompileQueue:
-    """Code that waits to be compiled, in the order in which it was submitted."""
+    """A queue of code to be compiled, in the order in which it was submitted."""
 
     def __init__(self, most: int) -> None:
         self.most, self.count, self.paused = most, 0, False  # of threads
@@ -118,7 +118,7 @@ class CompileQueue:
         LOCK.release()
 
     def resume_in_child(self) -> None:
-        """The threads are the parent's, and so is what waits for them."""
+        """The threads belong to the parent, and so does their queue."""
         self.most, self.count, self.paused = 0, 0, False
         self.changed = threading.Condition()
         self.waiting.clear()

@@ -27,7 +27,7 @@ from weft.native.once import once
 MAGIC = b"weft-o2\n"
 LIMIT = 256  # MB, unless WEFT_CACHE_LIMIT says otherwise
 EVERY = 64  # files written by a process, between two looks at the size of the folder
-LEFT_OVER = 3600  # seconds after which an unfinished file is nobody's any more
+LEFT_OVER = 3600  # seconds after which an unfinished file is considered abandoned
 UNUSED = 86_400  # seconds between two notes that a file was used
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
@@ -126,7 +126,7 @@ def read(name: str, key: bytes) -> bytes | None:
 
 
 def _ours(about: os.stat_result) -> bool:
-    """Whether a file is an ordinary one that nobody else can write to."""
+    """Whether a file is a regular one that no other user can write to."""
     if not stat.S_ISREG(about.st_mode):
         return False
     if os.name != "posix":

@@ -150,7 +150,7 @@ def source_of(function: Callable) -> tuple[str, int]:
 
 
 class _Syntax:
-    """The syntax tree of a function, parsed when it is asked for: most are never compiled."""
+    """The syntax tree of a function, parsed on request: most are never compiled."""
 
     def __init__(self, source: str | Callable) -> None:
         self.source = source

@@ -60,7 +60,7 @@ def why_not() -> str | None:
 
 
 def _identity() -> str:
-    """What tells this processor and this LLVM from others, or nothing where it can't be told."""
+    """An identifier of this processor and this LLVM, or nothing if it can't be determined."""
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or not spec.submodule_search_locations:
         return ""
@@ -216,7 +216,7 @@ class _CodeEngine:
 
 
 class CodeUnit:
-    """Some compiled functions that are linked when their addresses are asked for."""
+    """Some compiled functions that are linked when their addresses are requested."""
 
     def __init__(
         self,
@@ -241,7 +241,7 @@ class CodeUnit:
         if linked or not ahead.QUEUE.most or cache.has(self.name, self.key):
             return False
         with LOCK:
-            # What the other thread needs is made here: it must never wait for this lock.
+            # What the other thread needs is created here: it must never wait for this lock.
             if engine.unlocked is None or engine.target is None:
                 return False
             self.text = text = self.text() if callable(self.text) else self.text
@@ -352,7 +352,9 @@ class PlannedKernel:
 
 
 class BeingCompiled(Exception):
-    """Of whoever looks ahead: a kernel was submitted that plans can't name before it is done."""
+    """Raised when compiling ahead: a kernel was submitted that plans can't name before it is
+    done.
+    """
 
 
 # Threads that plan for no other reason than to have kernels compiled.

@@ -117,7 +117,9 @@ class _Recipe:
 
 
 def recipe(function: KernelFunction, *given: Any) -> bytes | None:
-    """The digest of all that the code of a function is written from; None if that can't be told."""
+    """The digest of everything that a function's code is generated from; None if that can't be
+    determined.
+    """
     if not SOURCES:
         return None
     made = _Recipe()
@@ -145,6 +147,6 @@ def written(
         return known.decode(), write
     text = write()
     found = digest(text)
-    if key is not None and _sources() == SOURCES:  # else somebody has edited the package since
+    if key is not None and _sources() == SOURCES:  # else the package was edited since
         cache.write(f"{name}.text", key, found.encode())
     return found, lambda: text

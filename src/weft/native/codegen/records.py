@@ -734,7 +734,7 @@ class Finish(TensorEmitter):
             self.here(self.label())
 
     def lay_out(self, given: LLVMValue, result: LLVMValue) -> None:
-        """The result as an array, in the memory order that the op asks for."""
+        """The result as an array, in the memory order that the op requires."""
         y = self.load(result)
         with self.otherwise(self.is_a(y, "ndarray")):
             words = self.stack(1)

@@ -549,7 +549,7 @@ class Loop:
         if found is False:
             return None
         code, dtype, model, numbers, over, grain = found
-        # Not a call with the model as an argument: who shows arguments would read what it is not.
+        # Not a call with the model as an argument, which tools that show arguments would misread.
         out = buffers.known(np.empty_like(model, dtype))
         code(*args, out, *numbers, over, threads.how_many(over, grain))
         return out
