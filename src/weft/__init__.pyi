@@ -1139,10 +1139,10 @@ def nanmedian(input: Tensor, dim: _int, keepdim: _bool = False) -> _return_types
     """The lower median of what is not NaN."""
 @overload
 def nanquantile(input: Tensor, q: Any, dim: _Ints | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
-    """The values below which a share ``q`` of what is not NaN lies."""
+    """The ``q``-th quantile of each row, ignoring NaN."""
 @overload
 def nanquantile(input: Tensor, q: Any, *, axis: _Ints | None, keepdims: _bool = False, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
-    """The values below which a share ``q`` of what is not NaN lies."""
+    """The ``q``-th quantile of each row, ignoring NaN."""
 @overload
 def nansum(input: Tensor, dim: _Ints | None = None, keepdim: _bool = False, *, dtype: _Dtype | None = None, out: Tensor | None = None) -> Tensor:
     """The sum, with NaN counted as zero."""
@@ -1150,7 +1150,7 @@ def nansum(input: Tensor, dim: _Ints | None = None, keepdim: _bool = False, *, d
 def nansum(input: Tensor, *, axis: _Ints | None, keepdims: _bool = False, dtype: _Dtype | None = None, out: Tensor | None = None) -> Tensor:
     """The sum, with NaN counted as zero."""
 def narrow(input: Tensor, dim: _int, start: Any, length: _int) -> Tensor:
-    """A stretch along a dimension."""
+    """A range along a dimension, as a view."""
 @overload
 def narrow_copy(input: Tensor, dim: _int, start: _int, length: _int, *, out: Tensor | None = None) -> Tensor:
     """``narrow``, as a copy."""
@@ -1257,10 +1257,10 @@ def qr(input: Tensor, some: _bool = True, *, out: Tensor | Sequence[Tensor] | No
     """QR by its old name."""
 @overload
 def quantile(input: Tensor, q: Any, dim: _Ints | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
-    """The values below which a share ``q`` of each row lies."""
+    """The ``q``-th quantile of each row, ``q`` between 0 and 1."""
 @overload
 def quantile(input: Tensor, q: Any, *, axis: _Ints | None, keepdims: _bool = False, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
-    """The values below which a share ``q`` of each row lies."""
+    """The ``q``-th quantile of each row, ``q`` between 0 and 1."""
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Radians as degrees."""
 def rad2deg_(self: Tensor, *args: Any, **attrs: Any) -> Tensor:
@@ -1409,10 +1409,10 @@ def slice_copy(input: Tensor, *args: Any, out: Tensor | Sequence[Tensor] | None 
     """``slice``, as a copy."""
 @overload
 def slice_scatter(input: Tensor, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1, *, out: Tensor | None = None) -> Tensor:
-    """A copy with a stretch along a dimension replaced."""
+    """A copy with a slice along a dimension replaced."""
 @overload
 def slice_scatter(input: Tensor, src: Tensor, *, axis: _int, start: _int | None = None, end: _int | None = None, step: _int = 1, out: Tensor | None = None) -> Tensor:
-    """A copy with a stretch along a dimension replaced."""
+    """A copy with a slice along a dimension replaced."""
 def slogdet(A: Tensor, *, out: Tensor | Sequence[Tensor] | None = None) -> Any:
     """The sign of the determinant and the logarithm of its magnitude."""
 @overload

@@ -89,7 +89,7 @@ def _native() -> Iterator[str]:
         f"{place.folder}: {files} files, {size / (1 << 20):.1f} of at most {cache.limit() >> 20} MB"
     )
     if place.refused:
-        told += f" ({place.refused}); every run compiles its kernels anew"
+        told += f" ({place.refused}); every run recompiles its kernels"
     yield _line(not place.refused, "kernel cache", told)
     yield _line(native.get() == "native", "in use", f"{native.get()} kernels")
 
@@ -172,7 +172,7 @@ def main(speed: bool = True) -> int:
 
     print("\n".join(lines()), flush=True)
     if speed:
-        print("\nspeed with what is in use (other programs slow it down)")
+        print("\nspeed of the kernels in use (other programs slow them down)")
         for line in measure():
             print(line, flush=True)
     return 0 if all(works for _, works, _ in native.describe()) else 1

@@ -236,7 +236,7 @@ def _download(owner: str, name: str, branches: tuple[str, ...]) -> str:
 
 
 def _check_trust(owner: str, name: str, trust: bool | str | None) -> None:
-    """Ask before code from a repository runs for the first time, unless told to trust it."""
+    """Ask before code from a repository runs for the first time, unless it is trusted."""
     path, this = os.path.join(get_dir(), "trusted_list"), f"{owner}_{name}"
     known: builtins.list[str] = []
     if os.path.exists(path):

@@ -37,7 +37,7 @@ def _high(d: np.dtype) -> Any:
 
 
 def _filled(input: Tensor, mask: Tensor | None, value: Any) -> Tensor:
-    """The input with a value in place of what the mask leaves out."""
+    """The input with a value instead of what the mask leaves out."""
     if mask is None:
         return input
     if mask._a.ndim > input._a.ndim:

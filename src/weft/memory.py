@@ -1,7 +1,7 @@
 """The memory behind tensors: how much is in use, how much is kept for reuse.
 
 Arrays of more than 32 kB come from a pool as soon as native kernels are in use; the pool keeps
-freed blocks, because fresh memory is slow. ``weft.memory.owners()`` says who keeps memory alive.
+freed blocks, because fresh memory is slow. ``weft.memory.owners()`` shows what keeps memory alive.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ _skipping = _Skipping()
 class skip_data:
     """Within a ``with`` block ``save`` and ``load`` leave out the values of tensors.
 
-    The file is as long as ever, with zeros for the values; what is loaded has zeros as well.
+    The file is as long as usual, with zeros for the values; what is loaded has zeros as well.
 
     >>> import io, weft
     >>> file = io.BytesIO()

@@ -21,16 +21,20 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import weft
-from weft.core import overrides
+from weft.core import making, overrides
 from weft.core.errors import here
 from weft.core.tensor import Tensor
 
 __all__ = ["mm"]
 
-# What is known without the values, so that the shape alone answers.
+# Functions that need no values, only the shape and dtype. Of properties that compiled code has
+# replaced the original ones are listed: a subclass, such as the one below, restores them.
 _ASKING = frozenset(
     (
-        *(getattr(Tensor, name).__get__ for name in ("shape", "dtype", "ndim", "itemsize")),
+        *(
+            making.PROPERTIES.get(name, getattr(Tensor, name)).__get__
+            for name in ("shape", "dtype", "ndim", "itemsize")
+        ),
         *(Tensor.size, Tensor.dim, Tensor.numel, Tensor.nelement, Tensor.element_size),
         *(Tensor.is_floating_point, Tensor.is_complex, Tensor.__len__, Tensor.__hash__),
         *(weft.is_floating_point, weft.is_complex, weft.numel),
@@ -346,7 +350,7 @@ def sparse_coo_tensor(
 ) -> Tensor:
     """A sparse tensor of entries: a matrix with a column of indices for each, and their values.
 
-    Indices are checked in any case, since one outside of the tensor would be read or written there.
+    Indices are checked in any case, since one outside the tensor would be read or written there.
 
     >>> x = torch.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))
     >>> x.to_dense()

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         shutil.rmtree(made, ignore_errors=True)
         raise
     print(f"{target}: a project that trains\n  cd {target}")
-    print("  python train.py          # trains; Ctrl-C stops it, --resume goes on")
+    print("  python train.py          # trains; Ctrl-C stops it, --resume continues")
     print("  weft watch runs --open   # its curves\n  python -m pytest         # its tests")
     return exits.DONE
 

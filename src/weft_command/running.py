@@ -21,7 +21,7 @@ EXAMPLES = """\
 examples:
   weft run train.py --epochs 3       a script with its own arguments
   weft run -m package.train          a module by its name
-  weft run --compile train.py        stretches that repeat become native calls
+  weft run --compile train.py        repeating segments become native calls
   weft run --cpu avx2 train.py       with fewer of the processor's instructions
 
 The exit code is the script's own, 1 if it failed, or 2 if weft lacks a name that it needs.
@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--no-check", action="store_true", help="run without looking for such names"
     )
     parser.add_argument(
-        "--compile", action="store_true", help="compile stretches that repeat, as the script runs"
+        "--compile", action="store_true", help="compile repeating segments of the script as it runs"
     )
     parser.add_argument(
         "--cpu", metavar="level", type=_level,
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _again_on(options: argparse.Namespace) -> None:
-    """Start anew with WEFT_CPU set: its wish is for a process that has loaded nothing."""
+    """Start again with WEFT_CPU set: its wish is for a process that has loaded nothing."""
     words = ["run"]
     words += ["--debug"] * options.debug + ["--no-check"] * options.no_check
     words += ["--compile"] * options.compile

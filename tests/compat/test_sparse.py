@@ -144,3 +144,17 @@ def test_libraries_find_them_where_torch_has_them() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "torch.sparse", "torch.sparse_coo"]
+
+
+def test_sparse_tensors_made_after_native_code_was_loaded() -> None:
+    """By then compiled code has replaced the properties that sparse tensors answer from."""
+    code = (
+        "import weft\n"
+        "from weft.core import making\n"
+        "making.records()\n"
+        "making.read_attributes()\n"
+        "x = weft.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, 2.0], (2, 2))\n"
+        "print(x.to_dense().tolist(), tuple(x.shape), x.dtype, x.ndim)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "[[0.0, 1.0], [2.0, 0.0]] (2, 2) torch.float32 2\n", done.stderr

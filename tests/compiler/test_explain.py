@@ -58,7 +58,7 @@ def test_what_python_runs_is_told_with_its_line() -> None:
     with weft.graph.record() as graph:
         y = weft.linalg.qr(x)[0] + 1.0
     made = lower(list(graph._specs.values()), leaves_of(graph), graph._outputs)
-    notes = [line for line in made.explain() if "is run by Python" in line]
+    notes = [line for line in made.explain() if "runs in Python" in line]
     assert len(notes) == 1 and "test_explain.py" in notes[0], made.explain()
     del y
 

@@ -34,4 +34,4 @@ def test_values_and_gradients(name: str) -> None:
     zeros = expected == 0
     assert np.array_equal(np.signbit(found[zeros]), np.signbit(expected[zeros]))
     np.testing.assert_allclose(gradient, x.grad.numpy(), **few_ulps)
-    assert "run by Python" not in compiled.explain()
+    assert "runs in Python" not in compiled.explain()

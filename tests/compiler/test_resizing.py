@@ -212,7 +212,9 @@ def test_old_sizes_are_forgotten() -> None:
     assert compiled.learned.forgotten == 58 - resizing.BRANCHES
     plans = [p for t in root.next for p in t.after.next[0].after.plans.values()]
     assert len(plans) <= resizing.BRANCHES
-    assert "42 courses were forgotten, since 16 are kept at one point" in compiled.explain()
+    assert (
+        "42 paths were evicted, since at most 16 are kept at one branch point" in compiled.explain()
+    )
     last = draw(59, 6)
     assert same(outcome(compiled, last), outcome(lambda x: F.relu(x @ w), last))
 
@@ -250,7 +252,7 @@ def test_stances_that_forbid_new_courses_forbid_new_sizes() -> None:
     for n in twice(3, 4):
         compiled(draw(n))
     with torch.compiler.set_stance("fail_on_recompile"):
-        with pytest.raises(RuntimeError, match="another course"):
+        with pytest.raises(RuntimeError, match="different execution path"):
             compiled(draw(5))
     assert compiled(draw(5)).shape == ()
 

@@ -33,4 +33,4 @@ def test_products_with_vectors_are_native(dtype: Any, shape: tuple[int, int]) ->
         for found, expected in zip(outcome(compiled), outcome(step), strict=True):
             torch.testing.assert_close(found, expected)
     large = dtype is torch.float64 and n * m > planning.MOST_WIDE
-    assert ("run by Python" in compiled.explain()) is large
+    assert ("runs in Python" in compiled.explain()) is large

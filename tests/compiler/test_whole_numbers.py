@@ -35,7 +35,7 @@ def test_values_at_the_edges(name: str) -> None:
     compiled = Compiled(lambda x, y: FUNCTIONS[name](x + 0, y + 0))
     for _ in range(4):
         assert np.array_equal(compiled(x, y).numpy(), compiled.function(x, y).numpy())
-    assert "run by Python" not in compiled.explain()
+    assert "runs in Python" not in compiled.explain()
 
 
 @pytest.mark.parametrize("function", [lambda x, y: x % y, lambda x, y: x // y, torch.fmod])

@@ -695,7 +695,7 @@ def test_a_rewrite_runs_the_graph_once_if_at_all():
 
 
 def test_rewrite_refuses_what_it_can_not_do(graph):
-    with pytest.raises(GraphError, match=r"takes \['z'\], which the pattern has not"):
+    with pytest.raises(GraphError, match=r"takes \['z'\], which the pattern does not define"):
         graph.rewrite(lambda x: x.relu(), lambda x, z: x)
     with pytest.raises(GraphError, match="could not be run"):
         graph.rewrite(lambda x: x.no_such_method(), lambda x: x)

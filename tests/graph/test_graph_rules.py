@@ -125,7 +125,7 @@ def test_wrong_rules_are_refused():
     with pytest.raises(GraphError, match="of what"):
         weft.graph.rules().remove()
     with weft.graph.rules().replace(lambda a: 3, op="relu"):
-        with pytest.raises(GraphError, match="gave a int in the place of relu"):
+        with pytest.raises(GraphError, match="returned a int instead of relu"):
             weft.ones(2).relu()
     with pytest.raises(GraphError, match=r"takes \['z'\]"):
         weft.graph.rules().rewrite(lambda x: x.relu(), lambda z: z)

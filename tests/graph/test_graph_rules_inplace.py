@@ -144,11 +144,11 @@ def test_saved_values_are_guarded_as_by_any_write():
 @pytest.mark.parametrize(
     "function, reason",
     [
-        (lambda t: t[:1], r"float64\[1\] in the place of relu_, which writes into float64\[2\]"),
-        (lambda t: t.expand(3, 2), r"float64\[3, 2\] in the place of relu_"),
-        (lambda t: t + 1j, r"complex128\[2\] in the place of relu_"),
-        (lambda t: 3, "gave a int in the place of relu"),
-        (lambda t: t.sin_()[:1], r"float64\[1\] in the place"),
+        (lambda t: t[:1], r"float64\[1\] instead of relu_, which writes into float64\[2\]"),
+        (lambda t: t.expand(3, 2), r"float64\[3, 2\] instead of relu_"),
+        (lambda t: t + 1j, r"complex128\[2\] instead of relu_"),
+        (lambda t: 3, "returned a int instead of relu"),
+        (lambda t: t.sin_()[:1], r"float64\[1\] instead of"),
     ],
 )
 @pytest.mark.parametrize("tracked", [False, True])
@@ -309,7 +309,7 @@ def test_a_live_edit_that_fails_in_place_is_dropped():
     layer = Layer("replace relu sum").replace("sum", name="relu")
     with layer:
         assert weft.tensor([1.0, -1.0]).relu_().tolist() == [1.0, 0.0]
-    assert "in the place of relu_" in layer.failed and not layer.used() and not len(layer)
+    assert "instead of relu_" in layer.failed and not layer.used() and not len(layer)
 
 
 @pytest.mark.parametrize("tracked", [False, True])
@@ -348,7 +348,7 @@ def test_ops_with_several_results():
         (lambda t: (t, 3), "2 values"),
     ):
         with rules().replace(wrong, op="max_dim"):
-            with pytest.raises(GraphError, match=f"gave {said} in the place of .* 2 tensors"):
+            with pytest.raises(GraphError, match=f"returned {said} instead of .* 2 tensors"):
                 x.max(1)
 
 

@@ -473,7 +473,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "LBFGS": (lambda: make(optimizer=optim.LBFGS([weft.ones(1)])), TypeError, "by hand"),
     "no batches": (lambda: make().fit(_Nothing(), epochs=1), ValueError, "gave no batches"),
     "epochs": (lambda: make().fit(loader(), epochs=0), ValueError, "epochs is a whole number"),
-    "data": (lambda: make().fit(3, epochs=1), TypeError, "data gives batches"),
+    "data": (lambda: make().fit(3, epochs=1), TypeError, "data must yield batches"),
     "iterator": (lambda: make().fit(iter([1]), epochs=2), TypeError, "data is an iterator"),
     "empty": (lambda: make().fit([], epochs=1), ValueError, "no batches"),
     "batch": (lambda: make().fit([weft.ones(3)], epochs=1), TypeError, r"\(input, target\)"),
@@ -487,7 +487,9 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "callback": (lambda: make(callbacks=EarlyStopping()), TypeError, "list of objects"),
     "no callback": (lambda: make(callbacks=[len]), TypeError, "list of objects"),
     "foreign": (lambda: make(optimizer=optim.SGD([weft.ones(1)], 0.1)), ValueError, "none of the"),
-    "val_data": (lambda: make().fit(loader(), 3, epochs=1), TypeError, "val_data gives batches"),
+    "val_data": (
+        lambda: make().fit(loader(), 3, epochs=1), TypeError, "val_data must yield batches"
+    ),
     "val iterator": (lambda: make().fit(loader(), iter([1]), epochs=2), TypeError, "val_data is"),
     "val empty": (lambda: make().fit(loader(), [], epochs=1), ValueError, "val_data has no"),
     "no val": (lambda: make().fit(loader(), _Nothing(), epochs=1), ValueError, "val_data gave no"),

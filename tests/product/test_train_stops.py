@@ -170,8 +170,8 @@ def test_a_full_disk_costs_no_work(tmp_path: Path, straight: Any, run: Any) -> N
     done = run(tmp_path, how="disk", at=13)
     assert done.returncode == 0, done.stderr
     assert "warning: no checkpoint of update 15 (File too large)" in done.stderr
-    assert "is still the one before" in done.stderr and "is given up" in done.stderr
-    assert "its end is in memory alone: save trainer.model.state_dict()" in done.stderr
+    assert "still has the previous state" in done.stderr and "and is dropped" in done.stderr
+    assert "its final state is only in memory: save trainer.model.state_dict()" in done.stderr
     assert done.stdout == straight[0], "the training went on"
     assert run(tmp_path).stdout == straight[0], "and can be gone on with from update 12"
 
@@ -288,9 +288,9 @@ def test_a_damaged_checkpoint_is_named_with_a_way_out(tmp_path: Path) -> None:
     whole = (tmp_path / "last.pt").read_bytes()
     (tmp_path / "last.pt").write_bytes(whole[: len(whole) // 2])
     again, _ = trainer_in(tmp_path)
-    with pytest.raises(RuntimeError, match=r"can't go on with '.*last\.pt'") as caught:
+    with pytest.raises(RuntimeError, match=r"can't resume from '.*last\.pt'") as caught:
         again.fit(data, epochs=2, resume=True)
-    assert "best.pt' goes on from the best epoch" in str(caught.value)
+    assert "best.pt' resumes from the best epoch" in str(caught.value)
     assert len(again.fit(data, epochs=2, resume=tmp_path / "best.pt")) == 2
 
 

@@ -312,7 +312,7 @@ class GradScaler:
                 "A GradScaler instance may only be pickled at the beginning of an iteration, or "
                 "at the end after scaler.update()."
             )
-            # The tensors are made anew from the numbers.
+            # The tensors are recreated from the numbers.
             state["_init_scale"] = self.get_scale()
             state["_init_growth_tracker"] = self._get_growth_tracker()
             state["_scale"] = state["_growth_tracker"] = None

@@ -251,7 +251,7 @@ def _mask_limit(mask_param: int, p: float, dim: int, axis: int, size: int, least
 def mask_along_axis(
     specgram: Tensor, mask_param: int, mask_value: float, axis: int, p: float = 1.0
 ) -> Tensor:
-    """Fill a stretch of random length and place, the same for all spectrograms (…, freq, time)."""
+    """Mask a range of random length and position, the same for all spectrograms (…, freq, time)."""
     size = specgram.shape[axis]
     limit = _mask_limit(mask_param, p, specgram.ndim, axis, size, 2)
     if limit < 1:
@@ -268,7 +268,7 @@ def mask_along_axis(
 def mask_along_axis_iid(
     specgrams: Tensor, mask_param: int, mask_value: Any, axis: int, p: float = 1.0
 ) -> Tensor:
-    """Fill a stretch of random length and place, another one for each example and channel."""
+    """Mask a range of random length and position, different for each example and channel."""
     size = specgrams.shape[axis]
     limit = _mask_limit(mask_param, p, specgrams.ndim, axis, size, 3)
     if limit < 1:

@@ -333,7 +333,7 @@ class _AxisMasking(nn.Module):
         self.p = p
 
     def forward(self, specgram: Tensor, mask_value: Any = 0.0) -> Tensor:
-        """The spectrogram (…, frequency, time) with a stretch filled."""
+        """The spectrogram (…, frequency, time) with a range masked."""
         axis = self.axis + specgram.ndim - 3
         mask = F.mask_along_axis_iid if self.iid_masks else F.mask_along_axis
         return mask(specgram, self.mask_param, mask_value, axis, p=self.p)

@@ -42,7 +42,7 @@ class set_detect_anomaly(_Switch):
 
 
 class detect_anomaly(_Switch):
-    """A block in which backward names the op that made a NaN, and the line that called it."""
+    """A block in which backward names the op that produced a NaN, and its line."""
 
     def __init__(self, check_nan: bool = True) -> None:
         self.check_nan = check_nan
@@ -99,7 +99,7 @@ def badness(values: Iterable[Any]) -> str:
 
 
 class Lookout:
-    """Looks at what every node of a backward pass gives, and stops at the first NaN."""
+    """Checks the results of every node of a backward pass, and stops at the first NaN."""
 
     def __init__(self) -> None:
         self.infinite: list[tuple[OpNode, list[np.ndarray]]] = []  # who made one, and of what

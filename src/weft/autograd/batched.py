@@ -79,7 +79,7 @@ def _shared(k: int) -> RuntimeError:
 
 
 class VmapInfo(NamedTuple):
-    """What a ``vmap`` staticmethod is told of the batch."""
+    """The batch information passed to a ``vmap`` staticmethod."""
 
     batch_size: int
     randomness: str

@@ -193,7 +193,7 @@ class _Run:
         useful: set[GraphNode] = set(self.targets or ())
         shared = {t.node for t in useful if t.__class__ is Output}
         if shared:
-            # As in PyTorch: who asks for one output of a node waits for all that comes to it.
+            # As in PyTorch: a request for one output of a node waits for all its gradients.
             useful.update(n for n in order if n.__class__ is Output and n.node in shared)
         for node in reversed(order):
             if any(edge in useful for edge in edges_of(node)):
@@ -625,7 +625,7 @@ def vjp(plan: Any, g: Any, saved: Any, attrs: dict[str, Any], needs: Any) -> Any
 
 
 def rules(plan: Any, g: Any, saved: Any, attrs: dict[str, Any], needs: Any) -> Any:
-    """The same outside of a backward pass; on tensors, unrecorded, where those are elsewhere."""
+    """The same outside a backward pass; on tensors, unrecorded, where those are elsewhere."""
     values = (*(g if g.__class__ is tuple else (g,)), *saved)
     if not any(isinstance(x, Tensor) for x in values):
         return vjp(plan, g, saved, attrs, needs)
@@ -981,7 +981,7 @@ def backward(
     create_graph: bool = False,
     inputs: Any = None,
 ) -> None:
-    """Sum the gradients of ``tensors`` into the ``.grad`` of the leaves behind them."""
+    """Accumulate the gradients of ``tensors`` into the ``.grad`` of their leaves."""
     wanted = None if inputs is None else _sequence(inputs)
     if wanted is not None and not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")

@@ -27,7 +27,7 @@ def backward(
     grad_variables: Any = None,
     inputs: Any = None,
 ) -> None:
-    """Sum the gradients of ``tensors`` into the ``.grad`` of the leaves behind them."""
+    """Accumulate the gradients of ``tensors`` into the ``.grad`` of their leaves."""
     if grad_variables is not None:
         if grad_tensors is not None:
             raise RuntimeError(

@@ -24,7 +24,7 @@ class UnpackedDualTensor(NamedTuple):
 
 
 def enter_dual_level() -> int:
-    """Open a level of forward mode and give its number."""
+    """Open a level of forward mode and return its number."""
     if MODES.now.dual_level >= 0:
         raise RuntimeError(
             "Nested forward mode AD is not supported at the moment: a level is open already. "
@@ -72,17 +72,17 @@ class dual_level(_Switch):
 
 
 def _is_fwd_grad_enabled() -> bool:
-    """Whether ops move tangents in this thread."""
+    """Whether ops propagate tangents in this thread."""
     return MODES.now.forward_grad
 
 
 def set_fwd_grad_enabled(mode: bool) -> None:
-    """Let ops move tangents, or not; for good."""
+    """Set whether ops propagate tangents."""
     MODES.now.forward_grad = bool(mode)
 
 
 class _set_fwd_grad_enabled(_Switch):
-    """Let ops move tangents, or not, for a block."""
+    """Set whether ops propagate tangents, for a block."""
 
     def __init__(self, mode: bool) -> None:
         self.previous = MODES.now.forward_grad

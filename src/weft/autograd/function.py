@@ -33,7 +33,7 @@ from weft.core.viewing import IN_FUNCTION, OF_SEVERAL
 
 
 class FunctionCtx:
-    """What forward leaves for backward: saved tensors, marks, and any attribute."""
+    """The context that forward passes to backward: saved tensors, marks, and any attribute."""
 
     def __init__(self) -> None:
         self.to_save: tuple[Any, ...] = ()
@@ -58,11 +58,11 @@ class FunctionCtx:
         self.saved_for_forward = tensors
 
     def mark_dirty(self, *args: Tensor) -> None:
-        """Say which inputs forward changed in place."""
+        """Declare which inputs forward changed in place."""
         self.dirty_tensors = args
 
     def mark_non_differentiable(self, *args: Tensor) -> None:
-        """Say which outputs carry no gradient."""
+        """Declare which outputs are not differentiable."""
         self.non_differentiable = args
 
     def set_materialize_grads(self, value: bool) -> None:
@@ -71,7 +71,7 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What ``save_for_backward`` kept (in ``jvp``: what ``save_for_forward`` kept)."""
+        """The tensors saved by ``save_for_backward`` (in ``jvp``: by ``save_for_forward``)."""
         if self._in_jvp or self.saved_for_forward is not None:
             return self.saved_for_forward or ()
         node, saved = self._kept()
@@ -145,7 +145,7 @@ class SavedVariable:
             self.tensor = pack_by(pack, tensor)
 
     def set_hooks(self, pack: Any, unpack: Any) -> None:
-        """Hand the tensor to hooks."""
+        """Pass the tensor to hooks."""
         held = self.tensor if self.unpack_hook is None else Packed(self.tensor, self.unpack_hook)
         check_hooks(held, pack, unpack)
         self.tensor, self.unpack_hook = pack_by(pack, self.tensor), unpack
@@ -225,7 +225,7 @@ NO_TENSOR = None
 
 
 class _FunctionOp:
-    """What the engine asks of an op, answered for a Function."""
+    """The engine's interface to an op, implemented for a Function."""
 
     rules = jvp = variant = promote = None
     ties = False
@@ -325,9 +325,10 @@ def _sums_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 class Function:
     """A differentiable function with forward and backward written by hand.
 
-    Give ``forward(ctx, *args)``, or ``forward(*args)`` with ``setup_context(ctx, inputs,
-    output)``; ``backward(ctx, *grads)`` with a gradient for each argument of forward; and
-    ``jvp(ctx, *tangents)`` for forward mode. All are static methods; use it by ``apply``.
+    Define ``forward(ctx, *args)``, or ``forward(*args)`` with
+    ``setup_context(ctx, inputs, output)``; ``backward(ctx, *grads)`` with a gradient for each
+    argument of forward; and ``jvp(ctx, *tangents)`` for forward mode. All are static methods; use
+    it by ``apply``.
 
     >>> import weft
     >>> class Double(weft.autograd.Function):
@@ -384,7 +385,7 @@ class Function:
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
-        """Save for backward what forward (without a ctx) used and made."""
+        """Save for backward the inputs and outputs of forward (without a ctx)."""
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
@@ -407,7 +408,7 @@ class Function:
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        """Forward on a whole batch: gives its outputs, and in which dimension each has it."""
+        """Forward on a whole batch: returns the outputs, and the batch dimension of each."""
         raise NotImplementedError("this Function has no vmap staticmethod")
 
     @classmethod

@@ -24,7 +24,7 @@ from weft.core.tensor import Tensor, wrap
 
 
 class Node(abc.ABC):  # noqa: B024 - nothing derives from it
-    """What nodes of a graph are instances of: ``isinstance(y.grad_fn, Node)``."""
+    """The base class of graph nodes: ``isinstance(y.grad_fn, Node)``."""
 
 
 Node.register(GraphNode)
@@ -158,7 +158,7 @@ class _SavedAndChanged:
                 self.cloned[handle] = wrap(copy_of(tensor._a))
 
     def clear(self) -> None:
-        """Let go of all tensors."""
+        """Release all tensors."""
         for held in (self.original, self.cloned, self.tid_to_weakhandle, self.sid_to_tid):
             held.clear()
 
@@ -201,7 +201,7 @@ def _open_here() -> _SavedAndChanged | None:
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
-    """Say that a tensor was changed behind autograd's back."""
+    """Increment a tensor's version, for changes that autograd did not see."""
     for x in (tensor,) if isinstance(tensor, Tensor) else tensor:
         bump(x, "increment_version")
 
@@ -231,7 +231,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
 
 def tensor_at(edge: Any) -> Any:
-    """A stand-in for the tensor at an edge; anything else is given back as it is."""
+    """A tensor that represents an edge; anything else is returned unchanged."""
     if not isinstance(edge, GradientEdge):
         return edge
     node: Any = edge.node

@@ -13,7 +13,7 @@ from weft.core.tensor import Tensor
 def replacement(
     hook: Callable, found: Any, given: Sequence[Any], node: GraphNode
 ) -> tuple[Any, ...]:
-    """What a hook returned, if it can take the place of the gradients that it was given."""
+    """The return value of a hook, if it can replace the gradients."""
     hook = getattr(hook, "__wrapped__", hook)  # a tensor's, which takes and gives one gradient
     name = getattr(hook, "__name__", "<unknown>")
     place = f"\n  on {node.name()}"

@@ -1,4 +1,4 @@
-"""Which step of a training made a node.
+"""The step of a training in which a node was created.
 
 A step ends with a backward pass. Nodes are numbered as they are made, so the number that stands
 next when a pass ends is all that has to be noted: ops pay nothing.

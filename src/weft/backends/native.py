@@ -36,8 +36,8 @@ def winograd() -> bool:
 def set_winograd(on: bool) -> None:
     """Use Winograd convolutions for many channels, which is the default, or direct ones alone.
 
-    Rounding errors are then of the size that the largest values near a window give, in place of
-    those inside of it; that matters where neighbours differ by many orders of magnitude.
+    Rounding errors are then of the size that the largest values near a window give, instead of
+    those inside it; that matters where neighbours differ by many orders of magnitude.
     """
     _convolutions.allow_winograd(on)
 

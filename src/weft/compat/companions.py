@@ -57,7 +57,7 @@ class _CompanionFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             module.__spec__ = made.loader_state
             own = str(own_name(made.name))
             # Those loaded by now need no import any more, which would bind a module's name in its
-            # package anew, where there may be a function of that name (``models.googlenet``).
+            # package again, where there may be a function of that name (``models.googlenet``).
             for name in [n for n in sys.modules if n == own or n.startswith(own + ".")]:
                 companion = made.name + name[len(own) :]
                 sys.modules.setdefault(companion, sys.modules[name])

@@ -61,7 +61,7 @@ def look_up(name: str) -> Any:
     found: Any = importlib.import_module("weft")
     for i in range(1, len(parts)):
         if not isinstance(found, (ModuleType, type)):
-            # Attributes of values can't be told without running the program.
+            # Attributes of values can't be determined without running the program.
             return found
         try:
             found = _member(found, ".".join(parts[:i]), parts[i])

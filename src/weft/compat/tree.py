@@ -114,7 +114,7 @@ class _Module(ModuleType):
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # Programs bind such names anew, and what uses them is to see it.
+        # Programs bind such names again, and what uses them is to see it.
         if name not in self.__dict__ and self._holds_state(name, getattr(self, name, None)):
             entry = parsed().modules[self.__name__][name]
             setattr(importlib.import_module(entry.source), entry.attribute, value)
@@ -158,7 +158,7 @@ def _summary(name: str) -> str:
 
 
 def _file(name: str) -> str:
-    """The file that most of a module comes from, for those who look for source code."""
+    """The file that most of a module comes from, for tools that look for source code."""
     for entry in parsed().modules[name].values():
         if entry.is_home:
             spec = importlib.util.find_spec(entry.source)
@@ -255,7 +255,7 @@ def _absent_methods() -> dict[str, str]:
 
 
 def why_missing(name: str) -> str:
-    """What is said of a name such as ``Tensor.to_sparse`` that weft lacks, if it is known."""
+    """The reason why weft lacks a name such as ``Tensor.to_sparse``, if there is one."""
     reason = _absent_methods().get(name.removeprefix("Tensor."), "")
     entry = parsed().modules["torch"].get(name)
     if not name.startswith("Tensor.") and (entry is None or not (reason := entry.reason)):

@@ -1,12 +1,12 @@
-"""``torch.compile``: repeating stretches of a program as single native calls.
+"""``torch.compile``: repeating segments of a program run as single native calls.
 
-A compiled function runs as Python, every time. The first call is eager, and its ops are noted down
-as a trace. In later calls an op that was expected is not computed but answered with a pending
-tensor; when a value is read, or the function returns, all that is pending runs as one native call.
-Where the program takes another course than before, what is pending runs eagerly, the program goes
-on eagerly, and the new course is remembered.
+A compiled function runs as Python, every time. The first call is eager, and its ops are recorded as
+a trace. In later calls an op that matches the trace is not computed but returns a pending tensor;
+when a value is read, or the function returns, all pending ops run as one native call. If the
+program takes a different path, the pending ops run eagerly, the program continues eagerly, and the
+new path is recorded.
 
-So nothing that Python decides is frozen: globals, attributes, branches, schedulers, ``print`` and
+So no decision made in Python is frozen: globals, attributes, branches, schedulers, ``print`` and
 exceptions act in every call. ``docs/compile.md`` says more.
 """
 
@@ -82,11 +82,11 @@ def compile(
     shapes_spec: Any = None,
     static: bool = False,
 ) -> Any:
-    """A function or module whose repeating stretches run as native calls, with the same results.
+    """A function or module whose repeating segments run as native calls, with the same results.
 
-    ``fullgraph=True`` raises where a call takes another course than the first one. ``static=True``
-    is a promise: see ``weft.compiler.static``. The other settings are accepted and have nothing to
-    choose between, but for the eager backends.
+    ``fullgraph=True`` raises where a call takes a different path than the first one.
+    ``static=True`` is a promise: see ``weft.compiler.static``. The other settings are accepted and
+    have no effect, except for the eager backends.
 
     >>> @torch.compile
     ... def double(x):
@@ -126,14 +126,14 @@ class Compiled:
         _compiled.add(self)
 
     def forget(self) -> None:
-        """Begin anew, as if it had never been called."""
+        """Start over, as if it had never been called."""
         name = getattr(self.function, "__qualname__", type(self.function).__name__)
         self.learned = TraceMemory(name, self.fullgraph)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         now = MODES.now
         learned = self.learned
-        # Inside of another region it is a part of that; two threads would share one trace.
+        # Inside another region it is part of that region; two threads would share one trace.
         if (
             self.eager
             or now.recorders
@@ -168,7 +168,7 @@ class Compiled:
             learned.lock.release()
 
     def explain(self) -> str:
-        """In words: what was learned, what runs natively, and what does not, and why."""
+        """A report of what was learned, what runs natively, what does not, and why."""
         return explained(self.learned)
 
     def __weft_graph__(self) -> Any:
@@ -183,7 +183,7 @@ class Compiled:
         found: Any = sys.modules.get(getattr(self, "__module__", ""))
         for part in name.split("."):
             found = getattr(found, part, None)
-        if found is self:  # a decorated function: what its name gives is this
+        if found is self:  # a decorated function: its name refers to this object
             return name
         return Compiled, (self.function, self.fullgraph, self.eager)
 
@@ -192,7 +192,7 @@ class Compiled:
 
 
 class OptimizedModule(Module):
-    """What ``torch.compile(module)`` gives: the module as ``_orig_mod``, called as a region."""
+    """The result of ``torch.compile(module)``: the module as ``_orig_mod``, called as a region."""
 
     def __init__(self, module: Module, fullgraph: bool = False, eager: bool = False) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ class OptimizedModule(Module):
         self.__dict__["_compiled"] = Compiled(module, fullgraph, eager)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._hooked:  # its own hooks; those of the module, and of all, run inside
+        if self._hooked:  # its own hooks; the module's hooks and global ones run inside
             return self._call_with_hooks(args, kwargs)
         return self._compiled(*args, **kwargs)
 
@@ -218,7 +218,7 @@ class OptimizedModule(Module):
         self._orig_mod.training = mode
 
     def explain(self) -> str:
-        """In words: what was learned, what runs natively, and what does not, and why."""
+        """A report of what was learned, what runs natively, what does not, and why."""
         return self._compiled.explain()
 
     def __weft_graph__(self) -> Any:
@@ -231,7 +231,7 @@ class OptimizedModule(Module):
         return getattr(self._orig_mod, name)
 
     def _keeps(self, name: str) -> bool:
-        """Whether an attribute is the wrapper's own; all others are the module's."""
+        """Whether an attribute belongs to the wrapper; all others belong to the module."""
         own = self.__dict__
         registered = "_orig_mod" in own.get("_modules", ())
         return name == "_orig_mod" or not registered or name in own or hasattr(type(self), name)
@@ -271,7 +271,7 @@ class OptimizedModule(Module):
 
 @contextlib.contextmanager
 def _following(learned: TraceMemory) -> Iterator[None]:
-    """A block whose ops are compared with what was learned; nothing pending outlives it."""
+    """A block whose ops are compared with the learned trace; nothing pending outlives it."""
     learned.calls += 1
     whole_calls.compile_ahead()
     followed = Region(learned, _stance[0])
@@ -286,7 +286,7 @@ def _following(learned: TraceMemory) -> Iterator[None]:
 
 @contextlib.contextmanager
 def region(name: str) -> Iterator[None]:
-    """A block that is compiled as a function would be; blocks of one name share what is learned.
+    """A block that is compiled like a function; blocks with the same name share their traces.
 
     >>> x = torch.ones(3)
     >>> for _ in range(3):
@@ -317,36 +317,36 @@ def synchronize() -> None:
 
 
 def explain(compiled: Any) -> str:
-    """In words: what a compiled function or module, or a named region, has learned and runs."""
+    """A report of what a compiled function or module, or a named region, has learned and runs."""
     if isinstance(compiled, str):
         return explained(_regions[compiled])
     return compiled.explain()
 
 
 def programs(learned: TraceMemory) -> list[Any]:
-    """The programs that a region has made of what it learned."""
+    """The programs that a region has compiled from its traces."""
     points = (point for root in learned.roots.values() for point in walk(root))
     return [p for point in points for p in point.plans.values() if p]
 
 
 def explained(learned: TraceMemory) -> str:
-    """What is known of a region, as text."""
+    """The report on a region, as text."""
     plans = programs(learned)
     counts = f"{learned.calls} calls, {learned.tokens} ops learned"
-    courses = f"{learned.diverged} times another course, {len(plans)} programs"
-    lines = [f"{learned.name}: {counts}, {courses}"]
+    paths = f"{learned.diverged} divergences, {len(plans)} programs"
+    lines = [f"{learned.name}: {counts}, {paths}"]
     if learned.resized:
-        lines.append(f"  known courses were taken {learned.resized} times at a new size")
+        lines.append(f"  known paths were taken {learned.resized} times at a new size")
     if learned.forgotten:
-        kept = f"since {BRANCHES} are kept at one point"
-        lines.append(f"  {learned.forgotten} courses were forgotten, {kept}")
+        kept = f"since at most {BRANCHES} are kept at one branch point"
+        lines.append(f"  {learned.forgotten} paths were evicted, {kept}")
     if learned.rested:
-        why = "since courses before them did not come back"
+        why = "since the paths learned before them did not recur"
         lines.append(f"  {learned.rested} calls ran eagerly, {why}")
     for title, table in (
-        ("computed because", learned.reasons),
-        ("run eagerly because", learned.refused),
-        ("learned something new at", learned.news),
+        ("pending values computed:", learned.reasons),
+        ("run eagerly:", learned.refused),
+        ("new path learned at:", learned.news),
     ):
         lines += [f"  {title} {why} ({n} times)" for why, n in table.items()]
     for k, plan in enumerate(plans):
@@ -400,14 +400,14 @@ def reset() -> None:
 
 
 def cudagraph_mark_step_begin() -> None:
-    """For programs that mark their steps; nothing depends on it."""
+    """For programs that mark their steps; it has no effect."""
 
 
 class set_stance:
     """Say when to compile, from now on or for a block: ``force_eager`` runs everything as it is.
 
-    ``fail_on_recompile`` raises where a function takes a new course, ``eager_on_recompile`` lets it
-    take that eagerly without remembering it.
+    ``fail_on_recompile`` raises where a function takes a new path, ``eager_on_recompile`` runs a
+    new path eagerly without recording it.
     """
 
     def __init__(
@@ -419,7 +419,7 @@ class set_stance:
     ) -> None:
         if stance not in STANCES:
             raise RuntimeError(
-                f"invalid stance {stance!r}; there is {STANCES}\n  at {errors.here()}"
+                f"invalid stance {stance!r}; must be one of {STANCES}\n  at {errors.here()}"
             )
         self.stance, self.before = stance, _stance[0]
         _stance[0] = stance

@@ -1,4 +1,4 @@
-"""Where the passing values of a program lie: one block of memory, planned by when they live."""
+"""The arena of a program: one block of memory for temporaries, planned by lifetime."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ ALIGN = 64  # a cache line
 
 
 class Memory:
-    """Memory for the arenas of programs that run in turn, as those of a course at many sizes do.
+    """Memory for the arenas of programs that don't run concurrently, as those of one path at many
+    sizes.
 
-    A new size finds pages there that others have touched before it.
+    A new size reuses pages that other sizes have touched before.
     """
 
     def __init__(self) -> None:
@@ -28,15 +29,15 @@ class Memory:
     def room(self, size: int) -> tuple[np.ndarray, int]:
         """A block of at least so many bytes, and an aligned address in it."""
         if self.block.size < size + ALIGN:
-            # Pages that nobody touches cost nothing; a larger size then finds room.
+            # Untouched pages cost nothing, and leave space for a larger size.
             self.block = np.empty(max(size + ALIGN, 2 * self.block.size), np.uint8)
             if size >= HUGE and (kept := pool.current()) is not None:
-                kept.give_back(size)  # what eager steps, which programs replace, have left
+                kept.give_back(size)  # left behind by eager steps, which programs replace
         return self.block, -(-pointer(self.block) // ALIGN) * ALIGN
 
 
 class Lifetime(NamedTuple):
-    """A piece of memory: so many bytes, from one step of a program to another, both included."""
+    """A piece of memory: its size in bytes, and its first and last step in a program."""
 
     size: int
     first: int
@@ -44,7 +45,7 @@ class Lifetime(NamedTuple):
 
 
 def plan(pieces: Sequence[Lifetime]) -> tuple[list[int], int]:
-    """An offset for each piece such that no two overlap while both live, and the size in all.
+    """An offset for each piece such that no two overlap while both live, and the total size.
 
     Largest first: each goes into the tightest gap between those that live at the same time.
     """

@@ -1,9 +1,9 @@
-"""Compiling without marking anything: stretches of a program that repeat are found as it runs.
+"""Automatic compiling: repeating segments of a program are found as it runs.
 
-A stretch begins with the first op after something that no trace goes through (a value that was
-read, an optimizer's step), and is known by the place in the program where that op was called. Once
-a place was passed often enough, what follows it is learned and from then on followed, exactly as in
-a compiled function.
+A segment begins with the first op after something that a trace can't contain (a value that was
+read, an optimizer's step), and is identified by the place in the program where that op was called.
+Once a place has been reached often enough, the ops that follow it are learned and from then on
+followed, exactly as in a compiled function.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from weft.core.dispatch import Op
 from weft.core.modes import MODES
 from weft.core.tensor import Tensor
 
-PATIENCE = 2  # how often a place is passed before it is worth learning what follows
+PATIENCE = 2  # how often a place is reached before the ops after it are learned
 PLACES = 4096  # that are remembered
-TRIES = 16  # courses that may turn out to be others before a place is given up
+TRIES = 16  # divergences before a place is given up
 
 
 class StretchStart:
-    """Where a stretch begins, and how it went."""
+    """The start of a segment, and its history."""
 
     __slots__ = ("diverged", "passed", "point", "ran")
 
@@ -39,45 +39,45 @@ class StretchStart:
 
     @property
     def promising(self) -> bool:
-        """Whether it pays to follow what begins here."""
+        """Whether it pays to follow the segment that begins here."""
         return self.passed > PATIENCE and (self.diverged < TRIES or self.ran > 4 * self.diverged)
 
 
 class Automatic(Region):
-    """Listens to a thread until it is told to stop: see ``auto``."""
+    """Listens to a thread until it is stopped: see ``auto``."""
 
-    puts_off = False  # it ends at no place that the program knows of
+    puts_off = False  # it never ends at a place known to the program
     longest = 2000  # a loop that reads no value must not grow
 
     def __init__(self) -> None:
         self.places: dict[Any, StretchStart] = {}
         self.place: StretchStart | None = None
         super().__init__(TraceMemory("automatic"))
-        self.idle = True  # between two stretches
+        self.idle = True  # between two segments
 
     def go_on(self, point: Point) -> None:
         if self.place is not None:
             self.place.ran += 1
         self.unhook()
-        self.start(Point())  # where nothing is ever learned
+        self.start(Point())  # a point at which nothing is ever learned
         self.idle, self.place = True, None
 
     def asked(self, tensor: Tensor) -> None:
-        """A value was read: what is learned ends here, since what is followed will end here.
+        """A value was read: learning ends here, since following will end here.
 
-        Without an end it would go through the rounds of a loop, holding the results of all.
+        Otherwise it would continue through the iterations of a loop, keeping all of their results.
         """
         if self.learning and self.ids.get(id(tensor), (LEAF,))[0] == RESULT:
             self.cut("a value was read")
 
     def written_to(self, array: Any, target: Any) -> None:
-        if self.learning and target is None:  # NumPy, say, is given the memory
+        if self.learning and target is None:  # the memory is passed to NumPy, for example
             for tensor in [t for t in self.handles if t is not None and t._a is array]:
                 self.asked(tensor)
         super().written_to(array, target)
 
     def begins(self) -> bool:
-        """Whether the op that is being called begins a stretch that is worth following."""
+        """Whether the op being called begins a segment that is worth following."""
         frame = frames.caller(sys._getframe(2))
         default = dt._default
         key = frame.f_code, frame.f_lasti, default
@@ -98,7 +98,7 @@ class Automatic(Region):
 
     def before(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
         if len(self.path) >= self.reach and self.is_full():
-            self.cut("many calls are pending")
+            self.cut("the limit of pending ops was reached")
         if self.idle and (self.refuses(op) or MODES.now.backward is not None or not self.begins()):
             return None
         return super().before(op, args, attrs)
@@ -126,9 +126,9 @@ class Automatic(Region):
         super().diverge(why)
 
     def begin_anew(self) -> None:
-        """Something was raised while a call was noted, perhaps by a signal's handler.
+        """An exception was raised while a call was recorded, perhaps by a signal handler.
 
-        What came before it happens, as in eager mode; what follows is another stretch.
+        Everything before it is executed, as in eager mode; what follows is a new segment.
         """
         if not self.idle and not self.busy:
             self.abandon()
@@ -143,18 +143,18 @@ class Automatic(Region):
                 self.__exit__()
 
     def explain(self) -> str:
-        """In words: which stretches were found, what runs natively, and what does not, and why."""
+        """A report of which segments were found, what runs natively, what does not, and why."""
         from weft.compiler import explained
 
         found = sum(1 for place in self.places.values() if place.ran)
         given_up = sum(1 for p in self.places.values() if p.passed > PATIENCE and not p.promising)
-        counts = f"{len(self.places)} places were passed, {found} begin a compiled stretch"
+        counts = f"{len(self.places)} start points were seen, {found} begin a compiled segment"
         return f"{explained(self.learned)}\n  {counts}, {given_up} were given up"
 
 
 def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of a region that no function of its own surrounds: an error must not leave it with
-    half a call.
+    """A method of a region that is not enclosed by a compiled function: an error must not leave a
+    half-recorded call.
     """
 
     @functools.wraps(method)
@@ -176,15 +176,16 @@ for _name in (
 
 
 def listening_here() -> Automatic | None:
-    """What compiles in this thread without being asked for each function."""
+    """The automatic region of this thread."""
     return next((r for r in MODES.now.recorders if isinstance(r, Automatic)), None)
 
 
 class auto:
-    """Compile what repeats in this thread, from now on or for a block; ``auto(False)`` stops it.
+    """Compile repeating segments in this thread, from now on or for a block; ``auto(False)`` stops
+    it.
 
-    Stretches end where values are read and where an optimizer has stepped. Code that does not
-    repeat runs eagerly, with some microseconds more for each op.
+    Segments end where values are read and where an optimizer has stepped. Code that does not repeat
+    runs eagerly, with a few microseconds of overhead for each op.
 
     >>> with torch.compiler.auto() as automatic:
     ...     for _ in range(5):
@@ -212,7 +213,7 @@ class auto:
             self.before.__enter__()
 
     def explain(self) -> str:
-        """In words: which stretches were found, what runs natively, and what does not, and why."""
+        """A report of which segments were found, what runs natively, what does not, and why."""
         return self.region.explain()
 
 

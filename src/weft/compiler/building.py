@@ -1,4 +1,4 @@
-"""Planning work: each node becomes native calls on places, or a call of Python."""
+"""Planning work: each node becomes native calls on operands in memory, or a Python call."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEVER = 1 << 60
 
 
 class Geometry(NamedTuple):
-    """How an array lies in memory."""
+    """The layout of an array."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -47,7 +47,7 @@ class Geometry(NamedTuple):
         return self.size * self.dtype.itemsize
 
     def bounds(self) -> tuple[int, int]:
-        """The bytes it takes before and behind the address of its first element."""
+        """The bytes it occupies before and after the address of its first element."""
         low, high = 0, self.dtype.itemsize
         for n, s in zip(self.shape, self.strides, strict=True):
             if s < 0:
@@ -57,7 +57,7 @@ class Geometry(NamedTuple):
         return low, high
 
     def model(self) -> ndarray:
-        """An array that lies so; its elements are never read."""
+        """An array of this layout; its elements are never read."""
         if not self.size:
             return np.empty(self.shape, self.dtype)
         one = np.zeros(1, self.dtype)
@@ -65,24 +65,24 @@ class Geometry(NamedTuple):
 
 
 def geometry(a: Any) -> Geometry:
-    """How an array lies."""
+    """The layout of an array."""
     return Geometry(a.shape, a.strides, np.dtype(a.dtype))
 
 
 @dataclass(eq=False)
 class BufferAllocation:
-    """A piece of memory: a leaf's, the arena's, a result's own, or what Python made."""
+    """A piece of memory: of a leaf, of the arena, of a result, or allocated by Python code."""
 
     kind: str
     size: int
-    key: Any = None  # a constant's address, or which number
+    key: Any = None  # a constant's address, or the index of a number
     first: int = 0
     last: int = 0
     offset: int = 0  # in the arena
-    over: BufferAllocation | None = None  # the one whose memory this takes over
+    over: BufferAllocation | None = None  # the one whose memory this reuses
 
     def root(self) -> BufferAllocation:
-        """The buffer whose memory this is."""
+        """The buffer that owns this memory."""
         found = self
         while found.over is not None:
             found = found.over
@@ -90,7 +90,7 @@ class BufferAllocation:
 
 
 class BufferSlice(NamedTuple):
-    """Where a value lies: from so many bytes into a buffer."""
+    """The memory of a value: a buffer and an offset in bytes."""
 
     buffer: BufferAllocation
     offset: int
@@ -101,7 +101,7 @@ Word = int | tuple[BufferAllocation, int]
 
 
 class ProgramCall(NamedTuple):
-    """One native call: what it is, for whom, and its words, which are numbers or places."""
+    """One native call: its name, its origin, and its words, which are numbers or buffer slices."""
 
     name: str
     address: int | Symbol
@@ -115,27 +115,27 @@ class PythonCall:
 
     name: str
     function: Callable
-    args: list[Any]  # places, numbers, and constants
+    args: list[Any]  # buffer slices, numbers, and constants
     results: list[BufferSlice]
     reason: str
     generator: Any = None
 
 
 class Planned(NamedTuple):
-    """The job of a node, and how its results lie."""
+    """The job of a node, and the layouts of its results."""
 
     job: Job
     results: list[Geometry]
 
 
-# Jobs of work on arrays that lie in certain ways: what repeats in a program or between programs is
-# planned once.
+# Jobs by work and layouts of arrays: work that repeats in a program or between programs is planned
+# once.
 JOBS: dict[Any, Planned] = {}
 MOST_JOBS = 4096
 
 
 def plan(node: WorkNode, inputs: list[Value], lies: list[Geometry]) -> Planned:
-    """Plan the work of a node on arrays that lie so."""
+    """Plan the work of a node on arrays of these layouts."""
     if isinstance(node.work, RowFusedWork):
         return _planned_row(node.work, inputs, lies)
     found: list[Any] = []
@@ -157,7 +157,7 @@ def plan(node: WorkNode, inputs: list[Value], lies: list[Geometry]) -> Planned:
 
 
 def _planned_row(work: RowFusedWork, inputs: list[Value], lies: list[Geometry]) -> Planned:
-    """The job of a row program, with the elementwise work before it inside of its loops."""
+    """The job of a row program, with the elementwise work before it inside its loops."""
     places = dict(zip(inputs, lies, strict=True))
     value = work.value
     strides = tuple(s * value.dtype.itemsize for s in work.strides(places))
@@ -168,7 +168,7 @@ def _planned_row(work: RowFusedWork, inputs: list[Value], lies: list[Geometry]) 
 
 
 def settings() -> tuple[Any, ...]:
-    """What a plan depends on beside its arrays."""
+    """The settings that a plan depends on besides its arrays."""
     return threads.count(), onednn.available(), winograd_allowed(), dt.get_default_dtype()
 
 
@@ -179,9 +179,9 @@ def planned(
     own: dict[Any, Planned] | None = None,
     under: tuple[Any, ...] | None = None,
 ) -> Planned:
-    """The job of a node: an earlier one if the same work was planned on arrays that lie so.
+    """The job of a node: an earlier one if the same work was planned for these layouts.
 
-    ``own`` are the jobs of one program, ``under`` the settings of the present moment.
+    ``own`` are the jobs of one program, ``under`` the current settings.
     """
     key = node.key({v: (k, lies[k]) for k, v in enumerate(inputs)})
     if key is None:
@@ -192,7 +192,7 @@ def planned(
         found = plan(node, inputs, lies)
         if own is not None:
             own[key] = found
-        # oneDNN's memory objects belong to a job, and so to one program, which runs in turn.
+        # oneDNN's memory objects belong to a job, and so to one program, whose runs are serialised.
         if all(call.name != "execute" for call in found.job.calls):
             if len(JOBS) >= MOST_JOBS:
                 JOBS.clear()
@@ -201,17 +201,17 @@ def planned(
 
 
 class NotInPlace(Exception):
-    """A step whose parameters are read, or may fail to be read, after it has updated them."""
+    """A step whose parameters are read, or are read by work that may fail, after the update."""
 
 
 @dataclass
 class Building:
-    """A program while it is put together.
+    """A program under construction.
 
-    ``steps`` change nothing that the caller can see; ``writes`` are made when all of them have
-    succeeded, and can't fail: updates of parameters, what is computed from these, and copies to
-    leaves. ``late`` says which of the two is being added to. Rows of leaves that nobody reads as
-    they were are written by ``steps``, and ``undo`` puts the old ones back.
+    ``steps`` change nothing that the caller can see; ``writes`` run when all of them have
+    succeeded, and can't fail: updates of parameters, computations that depend on these, and copies
+    to leaves. ``late`` says which of the two is being added to. Rows of leaves whose old values are
+    not read are written by ``steps``, and ``undo`` restores the old ones.
     """
 
     expansion: Expansion
@@ -229,7 +229,7 @@ class Building:
     status: BufferAllocation | None = None
     clock: int = 0
     late: bool = False
-    checked: int = NEVER  # when nothing can fail any more
+    checked: int = NEVER  # once nothing can fail any more
     reuses: list[tuple[BufferAllocation, BufferAllocation, int]] = field(default_factory=list)
     saved: dict[int, BufferSlice] = field(default_factory=dict)
     updated: set[int] = field(default_factory=set)  # leaves that have new values by now
@@ -240,13 +240,13 @@ class Building:
     # --- places ---
 
     def buffer(self, kind: str, size: int, key: Any = None) -> BufferAllocation:
-        """A new piece of memory, in use from now on."""
+        """A new piece of memory, live from now on."""
         made = BufferAllocation(kind, size, key, self.clock, self.clock)
         self.buffers.append(made)
         return made
 
     def place(self, value: Value) -> BufferSlice:
-        """Where a value lies that is read now."""
+        """The memory of a value that is read now."""
         found = self.places.get(value)
         if found is None:
             found = self.places[value] = self._source(value)
@@ -254,7 +254,7 @@ class Building:
         return found
 
     def _source(self, value: Value) -> BufferSlice:
-        """The place of a value that no node makes."""
+        """The memory of a value that no node computes."""
         if isinstance(value, Number):
             key = value.index, value.dtype
             if key not in self.slots:
@@ -268,7 +268,7 @@ class Building:
             return BufferSlice(
                 self.leaf(value.leaf), 0, geometry(np.asarray(self.leaves[value.leaf]))
             )
-        raise CannotLower("a value that nothing makes")
+        raise CannotLower("a value that nothing computes")
 
     def leaf(self, id: int) -> BufferAllocation:
         if id not in self.used:
@@ -278,7 +278,7 @@ class Building:
     # --- work ---
 
     def run(self, node: WorkNode) -> None:
-        """Plan a node, or have Python run it."""
+        """Plan a node, or run it in Python."""
         self.clock += 1
         inputs = list(dict.fromkeys(node.inputs()))
         places = [self.place(v) for v in inputs]
@@ -302,7 +302,7 @@ class Building:
             self._fall_back(node, inputs, str(error))
 
     def _check_late(self, node: WorkNode, places: list[BufferSlice], inputs: list[Value]) -> None:
-        """Refuse what reads a parameter as it was before its update."""
+        """Refuse nodes that read a parameter's value before its update."""
         for value, place in zip(inputs, places, strict=True):
             if place.buffer.kind == LEAF and place.buffer.key in self.updated:
                 if value not in self.fresh:
@@ -310,13 +310,13 @@ class Building:
         self.fresh.update(node.results)
 
     def update(self, nodes: list[WorkNode]) -> None:
-        """Optimizer steps in one call, in place; all that comes after is late."""
+        """Optimizer steps in one call, in place; everything after them is late."""
         self.clock += 1
         places = []
         for node in nodes:
             mine = [self.place(x) for x in node.args]
             if mine[1].lies != mine[0].lies:
-                raise NotInPlace  # a gradient that is laid out otherwise
+                raise NotInPlace  # a gradient of a different layout
             mine[1].buffer.last = self.clock
             places.append(mine)
             for value, place in zip(node.results, (mine[0], *mine[2:]), strict=True):
@@ -333,7 +333,7 @@ class Building:
         self.notes.append(f"{update.name} in one call, in place")
 
     def exchange_rows(self, node: WorkNode) -> None:
-        """Write rows over a leaf, which is the node's result then; keep the old ones."""
+        """Write rows to a leaf, which is then the node's result; keep the old rows."""
         self.clock += 1
         value, rows, index = (self.place(x) for x in node.args)
         dim = node.work.attrs["dim"]  # type: ignore[attr-defined]
@@ -360,14 +360,14 @@ class Building:
         undo: list[Any] = []
         self.take(back, [value, kept, index], f"{node.work.name}, undone", undo)
         self.undo = undo + self.undo
-        # What undoing reads stays to the end.
+        # Values that undoing reads stay alive to the end.
         for buffer in (*self.buffers[first:], index.buffer):
             buffer.last = NEVER
         self.places[node.results[0]] = value
         self.notes.append(f"{node.work.name} in place")
 
     def check_apart(self, changed: Collection[int]) -> None:
-        """Fail if a leaf whose rows are exchanged shows memory of another leaf."""
+        """Fail if a leaf whose rows are swapped shares memory with another leaf."""
         assert self.status is not None
         words: list[Word] = []
         others = [leaf for leaf in self.used if leaf not in changed]
@@ -393,7 +393,7 @@ class Building:
         return planned(node, inputs, [p.lies for p in places], self.jobs, self.settings)
 
     def _note_aliases(self, job: Job, places: list[BufferSlice], at: Any) -> None:
-        """Keep in mind which results may be written over which inputs, if these end here."""
+        """Record which results may be written over which inputs, if these end here."""
         for output, source in job.aliases:
             view, place = job.outputs[output], places[source]
             if view is None or place.offset:
@@ -407,7 +407,9 @@ class Building:
     def take(
         self, job: Job, places: list[BufferSlice], origin: str, steps: list[Any] | None = None
     ) -> Any:
-        """Add the calls of a job; gives the function that finds its places among the program's."""
+        """Add the calls of a job; returns the function that maps its operands to the program's
+        memory.
+        """
         made = [self.buffer(TEMPORARY, size) for size in job.results]
         if job.scratch:
             made.append(self.buffer(TEMPORARY, job.scratch))
@@ -448,14 +450,14 @@ class Building:
         self.steps.append(PythonCall(work.name, work.python, args, results, reason, generator))
         where = node.spec.position()
         at = f" (from {where})" if where else ""
-        self.notes.append(f"{node.work.name} is run by Python: {reason}{at}")
+        self.notes.append(f"{node.work.name} runs in Python: {reason}{at}")
 
     # --- ends ---
 
     def want(self, value: Any) -> BufferSlice:
-        """Give a value to the caller, in memory that is its own."""
+        """Return a value to the caller, in memory of its own."""
         if not isinstance(value, Value):
-            raise CannotLower("a wanted value that is not an array")
+            raise CannotLower("a requested value that is not an array")
         self.clock += 1
         place = self.place(value)
         whole = place.offset == 0 and place.buffer.size == place.lies.nbytes
@@ -466,14 +468,14 @@ class Building:
         return place
 
     def copy(self, place: BufferSlice) -> BufferSlice:
-        """The same value in new memory, laid out as it was where that leaves no gaps."""
+        """The same value in new memory, with the same layout if that leaves no gaps."""
         lies = geometry(np.empty_like(place.lies.model()))  # keeps the order of dimensions
         target = BufferSlice(self.buffer(TEMPORARY, lies.nbytes), 0, lies)
         self.move(target, place)
         return target
 
     def move(self, to: BufferSlice, source: BufferSlice) -> None:
-        """Write a value over another."""
+        """Copy a value to the memory of another."""
         if not to.lies.size:
             return
 
@@ -490,7 +492,9 @@ class Building:
         self.take(job, [to, source], "move")
 
     def prepare(self, leaf: int, value: Any) -> None:
-        """Before anything is written: keep apart what lies in leaves, which may be written."""
+        """Before anything is written: copy values whose memory belongs to leaves, which may be
+        written.
+        """
         if not isinstance(value, Value):
             raise CannotLower("a written value that is not an array")
         if value.leaf == leaf:
@@ -505,34 +509,34 @@ class Building:
         place.buffer.last = NEVER
 
     def write(self, leaf: int, value: Any) -> None:
-        """Put a value over a leaf's memory, when all else is done."""
+        """Write a value to a leaf's memory, after everything else."""
         if value.leaf == leaf:
             return
         example = self.leaves.get(leaf)
         if not isinstance(example, ndarray):
-            raise CannotLower("a leaf that has no memory is written")
+            raise CannotLower("a write to a leaf without memory")
         self.clock += 1
         place = self.saved.get(leaf) or self.place(value)
         if self._is_there(place, leaf):
             return
         if place.buffer.kind == LEAF:
-            place = self.copy(place)  # that leaf may be written too
+            place = self.copy(place)  # that leaf may be written, too
         if (example.shape, example.dtype) != (place.lies.shape, place.lies.dtype):
-            raise CannotLower("a leaf is written with a value of another shape or dtype")
+            raise CannotLower("a write to a leaf of a different shape or dtype")
         target = BufferSlice(self.leaf(leaf), 0, geometry(example))
         if not self._made_there(place, target):
             place.buffer.last = NEVER
             self.move(target, place)
 
     def _is_there(self, place: BufferSlice, leaf: int) -> bool:
-        """Whether a leaf has a value already: rows were exchanged in its place."""
+        """Whether a leaf has its value already: rows were swapped in place."""
         whole = BufferSlice(self.leaf(leaf), 0, geometry(np.asarray(self.leaves[leaf])))
         return place == whole
 
     def _made_there(self, place: BufferSlice, target: BufferSlice) -> bool:
-        """Let what is computed after all checks be computed where it is to be written.
+        """Compute values that come after all checks directly where they will be written.
 
-        Nobody may read the old value after that; its maker may if it goes element by element.
+        The old value may not be read after that, except by an elementwise producer.
         """
         made, leaf = place.buffer, target.buffer
         if made.kind != TEMPORARY or made.first <= self.checked or place.offset:
@@ -546,7 +550,7 @@ class Building:
         return True
 
     def finished(self) -> int:
-        """Find a place in the arena for all that passes; gives its size."""
+        """Assign arena offsets to all temporaries; returns its size."""
         _join(self.reuses)
         inside = [b for b in self.buffers if b.kind == TEMPORARY and b.over is None]
         offsets, size = arena.plan([arena.Lifetime(b.size, b.first, b.last) for b in inside])
@@ -559,7 +563,7 @@ class Building:
 
 
 def _join(reuses: list[tuple[BufferAllocation, BufferAllocation, int]]) -> None:
-    """Let results take over the memory of inputs whose last reader makes them."""
+    """Let results reuse the memory of inputs whose last reader computes them."""
     for result, source, clock in reuses:
         root = source.root()
         if result.size != source.size or result.over is not None:
@@ -576,18 +580,18 @@ def _copied(to: ndarray, source: ndarray) -> tuple[()]:
 
 def _check_kinds(node: WorkNode, found: list[Any]) -> None:
     if len(found) != len(node.results):
-        raise Unplannable("another number of results than was recorded")
+        raise Unplannable("the number of results differs from the recording")
     for value, array in zip(node.results, found, strict=True):
         if array.shape != value.shape or array.dtype != value.dtype:
             given = f"{array.dtype}{list(array.shape)}"
-            raise Unplannable(f"a kernel gives {given} in the place of {value}")
+            raise Unplannable(f"a kernel returns {given} instead of {value}")
 
 
 def _geometries(node: WorkNode, places: dict[int, BufferSlice]) -> list[Geometry]:
-    """How the results of Python's work lie: asked of arrays without values, or in rows."""
+    """The layouts of Python results: found by running on arrays without values, or row-major."""
     rows = [geometry(np.empty(v.shape, v.dtype)) for v in node.results]
     if not node.work.pure:
-        return rows  # to ask would be to do it: a draw would move its generator on
+        return rows  # a trial run would have side effects: a draw would advance its generator
     try:
         args = [
             meta.like(places[id(x)].lies.model()) if isinstance(x, Value) else x for x in node.args
@@ -597,6 +601,6 @@ def _geometries(node: WorkNode, places: dict[int, BufferSlice]) -> list[Geometry
         kinds = [(v.shape, v.dtype) for v in node.results]
         if [(f.shape, f.dtype) for f in found] == kinds:
             return [geometry(np.empty_like(f.model())) for f in found]
-    except Exception:  # what reads values may do anything where there are none
+    except Exception:  # code that reads values may do anything without them
         pass
     return rows

@@ -1,4 +1,4 @@
-"""What programs may choose of PyTorch's compiler, and what the choices mean here."""
+"""The settings of PyTorch's compiler, and their meaning here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.core.tensor import Tensor
 from weft.operators.creation import as_tensor
 from weft.utils._pytree import tree_map
 
-# Names that programs give as ``backend=``; all but the eager ones mean weft's own compiler.
+# Names that programs pass as ``backend=``; all but the eager ones mean weft's own compiler.
 BACKENDS = ("inductor", "cudagraphs", "onnxrt", "openxla", "tvm")
 EAGER = ("eager", "aot_eager", "eager_noexcept", "aot_eager_decomp_partition")
 MODES = (
@@ -27,7 +27,7 @@ _collective = [False]
 
 
 def check(backend: str | Callable, mode: str | None, options: dict[str, Any] | None) -> None:
-    """Refuse what PyTorch refuses; say so where a backend is not going to be asked."""
+    """Raise where PyTorch does; warn if a backend is not going to be called."""
     if mode is not None and options is not None:
         raise RuntimeError(
             "Either mode or options can be specified, but both can't be specified at the same "
@@ -35,14 +35,14 @@ def check(backend: str | Callable, mode: str | None, options: dict[str, Any] | N
         )
     if not isinstance(backend, str):
         warnings.warn(
-            "torch.compile: weft gives no graph to a backend of your own. The function runs eagerly"
+            "torch.compile: weft does not support custom backends. The function runs eagerly"
             f" and {getattr(backend, '__name__', backend)} is not called; weft.graph.record() and"
             " torch.fx.symbolic_trace() give the graph of what it computes",
             stacklevel=3,
         )
     elif backend not in (*BACKENDS, *EAGER):
         raise RuntimeError(
-            f"unknown backend {backend!r}; there are {', '.join((*BACKENDS, *EAGER))}\n"
+            f"unknown backend {backend!r}; must be one of {', '.join((*BACKENDS, *EAGER))}\n"
             f"  at {errors.here()}"
         )
     elif backend == "inductor" and mode is not None and mode not in MODES:
@@ -52,24 +52,24 @@ def check(backend: str | Callable, mode: str | None, options: dict[str, Any] | N
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """The names that ``compile`` takes as ``backend``."""
+    """The names that ``compile`` accepts as ``backend``."""
     return sorted(BACKENDS if "debug" in (exclude_tags or ()) else (*BACKENDS, *EAGER))
 
 
 def get_default_backend() -> str | Callable:
-    """The backend of ``compile`` where none is given."""
+    """The default backend of ``compile``."""
     return _default[0]
 
 
 def set_default_backend(backend: str | Callable | None) -> None:
-    """Choose the backend of ``compile`` where none is given; None is the first choice again."""
+    """Set the default backend of ``compile``; None restores the original one."""
     if backend is not None:
         check(backend, None, None)
     _default[0] = "inductor" if backend is None else backend
 
 
 def set_enable_guard_collectives(enabled: bool) -> bool:
-    """What was set before; nothing depends on it."""
+    """The previous setting; it has no effect."""
     before, _collective[0] = _collective[0], enabled
     return before
 
@@ -80,7 +80,7 @@ def substitute_in_graph(
     can_constant_fold_through: bool = False,
     skip_signature_check: bool = False,
 ) -> Callable[[Callable], Callable]:
-    """A decorator that gives the function itself: the original one is followed like any other."""
+    """A decorator that returns the function itself: the original one is followed like any other."""
     return lambda traceable_fn: traceable_fn
 
 
@@ -96,7 +96,7 @@ def nested_compile_region(
 
 
 def wrap_numpy(fn: Callable) -> Callable:
-    """A function of NumPy arrays as one of tensors; its results have no history.
+    """A function of NumPy arrays as one of tensors; its results have no ``grad_fn``.
 
     >>> torch.compiler.wrap_numpy(lambda a: a.sum(0))(torch.ones(2, 3))
     tensor([2., 2., 2.])
@@ -117,20 +117,22 @@ def wrap_numpy(fn: Callable) -> Callable:
 
 
 def save_cache_artifacts() -> None:
-    """Nothing: compiled code is kept on disk, and never taken from bytes that a program loads."""
+    """Nothing: compiled code is cached on disk, and never loaded from bytes that a program
+    passes.
+    """
 
 
 def load_cache_artifacts(serialized_artifacts: bytes) -> None:
-    """Nothing is taken: code from elsewhere is not run."""
+    """Nothing is loaded: code from elsewhere is not run."""
 
 
 def _keeps_all(guard_entries: Any) -> list[bool]:
-    """For each guard that it is kept: nothing here has such guards."""
+    """True for each guard: weft has no such guards."""
     return [True for _ in guard_entries]
 
 
 def keep_tensor_guards_unsafe(guard_entries: Any, keep_parameters: bool = False) -> list[bool]:
-    """For each guard that it is kept: nothing here has such guards."""
+    """True for each guard: weft has no such guards."""
     return _keeps_all(guard_entries)
 
 

@@ -1,4 +1,6 @@
-"""The native side of a program: what puts addresses into calls, makes them, and notes failures."""
+"""The native side of a program: it patches addresses into calls, makes them, and records
+failures.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ from weft.native.codegen import entry, jit
 from weft.native.contract import driving
 from weft.native.once import once
 
-_ITEMS = object.__basicsize__ + 8  # where a list keeps the address of its items
+_ITEMS = object.__basicsize__ + 8  # offset of the pointer to a list's items
 
-# ``run`` makes the calls of a stretch, as jobs do; ``note`` keeps in mind that a flag was set.
+# ``run`` makes the calls of a segment, as jobs do; ``note`` records that a flag was set.
 HELPERS = driving("program_run")
 HELPERS += """
 define void @program_note(ptr %args) {
@@ -204,7 +206,7 @@ end:
 
 @once
 def call() -> Callable | None:
-    """The built-in function, or None where lists lie otherwise than it expects."""
+    """The built-in function, or None for an unsupported list layout."""
     code = call_code()
     return None if code is None else entry.function("program_call", *code.addresses)
 
@@ -236,7 +238,7 @@ def run() -> Callable:
 
 
 def note() -> int:
-    """The address of the function that notes a flag."""
+    """The address of the function that records a flag."""
     return code().addresses[1]
 
 

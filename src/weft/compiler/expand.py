@@ -1,7 +1,7 @@
-"""From the records of a graph to work: what has to run, down to ops and kernels.
+"""Lowering the records of a graph to work: everything that has to run, down to ops and kernels.
 
-Derivative rules are written in ops: run on tensors without values while a listener notes the ops,
-they become nodes like any others. Rules that have a kernel of their own stay whole.
+Derivative rules are written in ops: run on tensors without values while a listener records the ops,
+they become nodes like any others. Rules that have their own kernel stay whole.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ADD, CONJ = REGISTRY["add"], REGISTRY["conj"]
 
 
 class Expansion:
-    """The nodes of a program, and where the values of a graph are among theirs."""
+    """The nodes of a program, and the mapping of a graph's values to theirs."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Expansion:
         self.specs = {spec.id: spec for spec in specs}
         self.examples = leaves
         self.nodes: list[WorkNode] = []
-        self.values: dict[Ref, Any] = {}  # a Value, a number, or None for a gradient that is not
+        self.values: dict[Ref, Any] = {}  # a Value, a number, or None for a missing gradient
         self.numbers = {place: k for k, place in enumerate(numbers)}
         self.leaves: dict[int, Value] = {}
         for spec in specs:
@@ -67,7 +67,7 @@ class Expansion:
         elif spec.op is DETACH or spec.op is VARIABLE:
             self.values[Ref(spec.id)] = self.read(spec.args[0])
         else:
-            raise CannotLower(f"{spec.op_name} is a Python program of its own")
+            raise CannotLower(f"{spec.op_name} is implemented in Python")
 
     # --- leaves and ops ---
 
@@ -84,10 +84,10 @@ class Expansion:
         self.values[Ref(spec.id)] = found
 
     def read(self, x: Any, kind: Any = None) -> Any:
-        """The value that an argument of a record stands for."""
+        """The value of an argument of a record."""
         if x.__class__ is Ref:
             if x not in self.values:
-                raise CannotLower(f"the value {x} is neither a leaf's nor made before it is read")
+                raise CannotLower(f"the value {x} is neither a leaf nor computed before it is read")
             return self.values[x]
         return self.constant(host(x)) if isinstance(x, Tensor) else x
 
@@ -108,12 +108,12 @@ class Expansion:
         return self.read(x) if index is None else self._number(spec, index, x)
 
     def _number(self, spec: Spec, index: int, x: Any) -> Any:
-        """A number that is given for every run, in the type in which an op computes."""
+        """A number that is passed to every run, in the dtype in which an op computes."""
         op = spec.op.op if isinstance(spec.op, Gradient) else spec.op
         floats = {d for _, d in self._arrays(spec)}
         if op.traced and len(floats) == 1 and floats <= {dt.F32, dt.F64}:
             return Number(index, next(iter(floats)))
-        raise CannotLower(f"{spec.op_name}: a number that changes beside {floats or 'no arrays'}")
+        raise CannotLower(f"{spec.op_name}: a varying scalar combined with {floats or 'no arrays'}")
 
     def _arrays(self, spec: Spec) -> list[tuple[Any, Any]]:
         return [kind for x in spec.refs() if (kind := self.kind_of(x))[1] is not None]
@@ -122,7 +122,7 @@ class Expansion:
         """Add a node."""
         for shape, dtype in kinds:
             if shape is None or dtype is None or not all(n.__class__ is int for n in shape):
-                raise CannotLower(f"{spec.op_name}: a result whose size is not known")
+                raise CannotLower(f"{spec.op_name}: a result of unknown size")
         results = [Value(shape, dtype) for shape, dtype in kinds]
         self.nodes.append(WorkNode(work, args, results, spec))
         return results
@@ -139,14 +139,14 @@ class Expansion:
 
     def kind_of(self, x: Any) -> tuple[Any, Any]:
         if x.__class__ is Ref:
-            if x not in self.values:  # of a node that need not run
+            if x not in self.values:  # of a node that does not run
                 return self.specs[x.node].kind_of(x.index)
             value = self.values[x]
             return (value.shape, value.dtype) if isinstance(value, Value) else ((), None)
         return np.shape(x), None
 
     def summed(self, terms: Sequence[Any], kind: Any, spec: Spec) -> Any:
-        """The sum of gradients in the order of their arrival."""
+        """The sum of gradients in the order in which they arrive."""
         total = None
         for x in terms:
             g = self.read(x)
@@ -201,7 +201,7 @@ class Expansion:
             self.values[Ref(spec.id, k)] = value
 
     def _saved(self, spec: Spec, forward: Spec, first: int) -> list[Any]:
-        """What a gradient reads beside gradients; numbers of its forward node are the same."""
+        """The saved values that a gradient reads; numbers of its forward node are the same."""
         gradient: Gradient = spec.op
         found = [self._operand(spec, k, x) for k, x in enumerate(spec.args) if k >= first]
         places: list[int | None] = []
@@ -246,7 +246,7 @@ class Expansion:
 
 
 class OwnWork(Work):
-    """A gradient laid out as its leaf: itself if it is already."""
+    """A gradient in the layout of its leaf: itself if it has that already."""
 
     name = "own"
 
@@ -296,7 +296,7 @@ class StepWork(Work):
 
 
 class RuleWork(Work):
-    """The derivative rules of an op, on the gradients of its results and what they read."""
+    """The derivative rules of an op, on the gradients of its results and its saved values."""
 
     def __init__(self, gradient: Gradient, attrs: dict[str, Any], inputs: list[Any], count: int):
         self.gradient, self.attrs, self.inputs, self.count = gradient, attrs, inputs, count
@@ -324,7 +324,7 @@ class RuleWork(Work):
         found = planning.gradients(plan, g, saved, self.attrs, self.needs, kinds)
         by = dict(zip(plan.targets, found, strict=True))
         if any(by[i] is None for i in targets):
-            raise Unplannable("a rule that gives no gradient")
+            raise Unplannable("a derivative rule that returns no gradient")
         return tuple(by[i] for i in targets)
 
     def python(self, *args: Any) -> Any:
@@ -335,20 +335,20 @@ class RuleWork(Work):
         finally:
             quiet.leave(token)
         if any(x is None for x in found):
-            raise CannotLower(f"{self.name}: a gradient that only values decide on")
+            raise CannotLower(f"{self.name}: whether there is a gradient depends on values")
         return tuple(found)
 
 
 class OpListener:
-    """Notes the ops that run on tensors whose values are a program's."""
+    """Records the ops that run on tensors that stand for a program's values."""
 
     def __init__(self, home: Expansion, spec: Spec) -> None:
         self.home, self.spec = home, spec
         self.known: dict[int, Any] = {}
-        self.held: list[Any] = []  # so that no number of an object is used again
+        self.held: list[Any] = []  # so that no id of an object is reused
 
     def tensor(self, x: Any) -> Any:
-        """A tensor that stands for a value; what is none stays as it is."""
+        """A tensor that stands for a value; other arguments are returned unchanged."""
         if not isinstance(x, Value):
             return x
         made = wrap(meta.empty(x.shape, x.dtype))
@@ -361,13 +361,13 @@ class OpListener:
 
     def value(self, x: Any) -> Any:
         if isinstance(x, ndarray):
-            raise CannotLower("a rule that gives bare arrays to ops")
+            raise CannotLower("a derivative rule that passes bare arrays to ops")
         if not isinstance(x, Tensor):
             return x
         found = self.known.get(id(x))
         if found is None:
             if isinstance(x._a, meta.MetaArray):
-                raise CannotLower("a tensor without values that no op made")
+                raise CannotLower("a tensor without values that was not created by an op")
             found = self.home.constant(host(x))
             self.note(x, found)
         return found
@@ -388,22 +388,22 @@ class OpListener:
             self.note(t, value)
 
     def detached(self, tensor: Tensor) -> None:
-        raise CannotLower("a rule that detaches")
+        raise CannotLower("a derivative rule that calls detach()")
 
     overwriting = changing = writing = gave = source = detached  # type: ignore[assignment]
 
 
 class Template(NamedTuple):
-    """The nodes that a derivative rule becomes, for values of certain kinds.
+    """The nodes that a derivative rule expands to, for values of certain kinds.
 
-    Values are numbered: first those that the rule is given, then the results of its nodes.
+    Values are numbered: first the arguments of the rule, then the results of its nodes.
     """
 
     nodes: list[tuple[Work, list[Any], list[Any]]]  # work, arguments, kinds of results
     results: list[Any]
 
     def put(self, home: Expansion, values: list[Any], spec: Spec) -> list[Any]:
-        """Add the nodes, on these values; gives what the rule gives."""
+        """Add the nodes, on these values; returns the results of the rule."""
         known = list(values)
 
         def read(x: Any) -> Any:
@@ -411,7 +411,7 @@ class Template(NamedTuple):
                 return known[x.number]
             if not isinstance(x, Value):
                 return x
-            assert x.constant is not None  # what is neither given nor made
+            assert x.constant is not None  # neither an argument nor a result
             return home.constant(x.constant)
 
         for work, args, kinds in self.nodes:
@@ -429,7 +429,7 @@ MOST_TEMPLATES = 2048
 
 
 def opened(home: Expansion, work: RuleWork, grads: Any, saved: Any, spec: Spec) -> Any:
-    """The values that the ops of a derivative rule make; None if it does more than ops."""
+    """The results of a derivative rule's ops; None if it does more than call ops."""
     if any(isinstance(x, Value) and x.dtype.kind == "c" for x in (*grads, *saved)):
         return None
     node = WorkNode(work, (*grads, *saved), (), spec)
@@ -474,7 +474,7 @@ def _opened(home: Expansion, work: RuleWork, grads: Any, saved: Any, spec: Spec)
             )
             fitted = [_fitted(found[i], *work.inputs[i]) for i in gradient.targets]
             return [None if t is None else listener.value(t) for t in fitted]
-    except Exception:  # a rule may do anything that it likes to tensors without values
+    except Exception:  # a rule may fail in any way on tensors without values
         del home.nodes[count:]
         return None
     finally:

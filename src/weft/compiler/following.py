@@ -1,13 +1,13 @@
-"""A region that is followed: Python runs, ops confirm what is expected, values come at the end.
+"""Following a region: Python runs, ops confirm the trace, and values are computed at the end.
 
-``Region`` listens to a thread's work. Where the trace knows what follows, an op call is compared
-with it and answered with a pending tensor; nothing is computed. When a value is read, or the region
-ends, all that is pending is computed by a plan, in one native call. Where the program does
-something new, what is pending is run op by op as eager mode would have run it, and the new
-continuation is learned while the program goes on eagerly.
+``Region`` listens to a thread's ops. Where the trace knows what follows, an op call is compared
+with it and returns a pending tensor; nothing is computed. When a value is read, or the region ends,
+all pending ops are computed by a plan, in one native call. If the program does something new, the
+pending ops are run one by one as eager mode would have run them, and the new continuation is
+learned while the program continues eagerly.
 
-So what Python decides, happens: branches, loops, globals, exceptions and attributes act in every
-step, and a wrong expectation costs time, never a result.
+So decisions made in Python take effect: branches, loops, globals, exceptions and attributes act in
+every step, and a misprediction costs time and never changes a result.
 """
 
 from __future__ import annotations
@@ -54,16 +54,18 @@ from weft.graph.spec import listening
 
 new, getrefcount = object.__new__, sys.getrefcount
 array_of = Tensor.__dict__["_a"].__get__
-PLAIN_PASS = (None, False, None)  # the options of a backward pass that has none
+PLAIN_PASS = (None, False, None)  # the options of a plain backward pass
 PLANS = 8  # sets of held results that a point has plans for
 
-# Ops that run at once: they fail by value, or what they give depends on values.
+# Ops that run immediately: they fail by value, or the shape of their result depends on values.
 AT_ONCE = frozenset(("factorizations", "linalg", "spectral", "fft", "stft"))
 
 
 @functools.cache
 def at_once(op: Op) -> bool:
-    """Whether an op can't wait: its result's shape, or whether it fails, depends on values."""
+    """Whether an op can't be deferred: its result's shape, or whether it fails, depends on
+    values.
+    """
     if op.shape is None:
         return True
     home = getattr(op.reference, "__module__", "") or ""
@@ -74,10 +76,10 @@ class Region(Learning, Redoing):
     """One run of a compiled function."""
 
     follows, is_late_view = True, False
-    puts_off = True  # the making of views that nobody may ever read
+    puts_off = True  # creates views that may never be read
     longest = 100_000  # calls that may be pending
     watched_call: Any = None  # of a function: see ``whole_calls``
-    hooked: Any = None  # what ends it that functions are started by way of the hook
+    hooked: Any = None  # removes the frame evaluation hook
 
     def __init__(self, learned: TraceMemory, stance: str = "default") -> None:
         self.learned = learned
@@ -93,13 +95,13 @@ class Region(Learning, Redoing):
             self.before = native_matching.before(self)  # type: ignore[method-assign]
 
     def begin(self, stance: str) -> None:
-        """Stand at the beginning of what was learned."""
+        """Go to the root of the learned trace."""
         self.going_back = self.changing_now = None
         self.stance, self.default, learned = stance, dt._default, self.learned
         self.start(learned.roots.get(self.default) or learned.begin(self.default))
 
     def enter(self, now: State) -> None:
-        """Listen alone, in a thread where nobody else does."""
+        """Listen as the only recorder of the thread."""
         LISTENERS.append(self.written_to)
         now.recorders = (self,)
         self._entered = (now,)
@@ -107,11 +109,13 @@ class Region(Learning, Redoing):
         self.hook()
 
     def hook(self) -> None:
-        """Let calls of functions be confirmed as a whole, once there is something to confirm."""
+        """Install the hook that confirms whole calls of functions, once there are any to
+        confirm.
+        """
         if not self.learned.tokens or whole_calls.is_monitored():
             return
         if (made := whole_calls.compiled()) is not None:
-            self.hooked = made.switch_off  # first: a signal's handler may raise in between
+            self.hooked = made.switch_off  # first, since a signal handler may raise in between
             if not made.switch(self, MODES.now):
                 self.hooked = None
 
@@ -121,7 +125,7 @@ class Region(Learning, Redoing):
             self.hooked = None
 
     def leave(self, now: State) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         self.unhook()
         if now.recorders == (self,):
             LISTENERS.remove(self.written_to)
@@ -131,7 +135,7 @@ class Region(Learning, Redoing):
             self.__exit__()
 
     def drop(self, now: State) -> None:
-        """The same after an exception, which may be that of a signal's handler in between."""
+        """The same after an exception, which a signal handler may have raised in between."""
         self.unhook()
         LISTENERS[:] = [f for f in LISTENERS if f != self.written_to]
         now.recorders = tuple(r for r in now.recorders if r is not self)
@@ -147,26 +151,28 @@ class Region(Learning, Redoing):
         super().__exit__(*exc)
 
     def put_off(self, plan: ExecutionPlan, number: int) -> None:
-        """Let a view be made when it is read."""
+        """Defer a view until it is read."""
         if self.handles[number] is not None:
             late = [view for view in self.late if view.is_pending] if self.late else []
             self.late = [*late, LateView(self, plan, number)]
 
     def make_late(self) -> None:
-        """Make the views that somebody still holds."""
+        """Create the views that are still referenced."""
         late, self.late = self.late, []
         for view in late:
             view.read()
 
     def written_to(self, array: Any, target: Any) -> None:
-        """Memory is about to change, in whatever thread: what is still to read it goes first."""
+        """Memory is about to change, in any thread: pending ops that still have to read it go
+        first.
+        """
         if self.path and not self.learning and not self.busy:
             if any(np.may_share_memory(array, held) for held in self.arrays):
                 with self.lock:
                     self.cut("memory was written to")
 
     def read(self, frame: Any) -> None:
-        """A value is wanted, by whatever thread: compute all that is pending."""
+        """A value is requested, by any thread: compute everything pending."""
         with self.lock:
             if self.busy:
                 raise RuntimeError("a pending value was read while it was being computed")
@@ -192,37 +198,41 @@ class Region(Learning, Redoing):
             return self.met_call(op, args, attrs)
 
     def met_call(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
-        """An op is called that is not the next one expected, or can't wait."""
+        """An op is called that is not the next one expected, or that can't be deferred."""
         if MODES.now.backward is not None:
-            return None  # a hook or a recomputation; nothing is pending then
+            return None  # a hook or a recomputation; nothing is pending there
         if len(self.path) >= self.reach and self.is_full():
-            self.cut("many calls are pending")
+            self.cut("the limit of pending ops was reached")
         if self.refuses(op):
-            self.cut(f"{op.name} runs at once")
+            self.cut(f"{op.name} is executed immediately")
             return None
         if not self.learning:
             token = self.find(CALL, op, args, attrs)
             if token is not None:
                 return self.answer(token, op.multiple)
             if self.at.runs_at_once(op):
-                self.cut(f"{op.name} runs at once")
+                self.cut(f"{op.name} is executed immediately")
                 return None
             self.diverge(op.name)
         self.prepare(args)
         return None
 
     def find(self, kind: int, op: Any, args: Any, attrs: dict[str, Any]) -> Token | None:
-        """The token that a call is; if values were computed here before, they are again."""
+        """The token that matches a call; if values were computed here before, they are computed
+        again.
+        """
         if self.late:
             read_late(args)
         token = self.known(kind, op, args, attrs)
         if token is None and self.path and self.at.resumes:
-            self.compute("as the last time")
+            self.compute("values were computed at this point in earlier calls")
             token = self.known(kind, op, args, attrs)
         return token
 
     def known(self, kind: int, op: Any, args: Any, attrs: dict[str, Any]) -> Token | None:
-        """The token that a call is, seen here before, or at other sizes; its leaves are noted."""
+        """The token that matches a call, seen here before, or at other sizes; its leaves are
+        recorded.
+        """
         token = self.expected(kind, op, args, attrs)
         if token is None:
             token = self.derive(kind, op, args, attrs)
@@ -234,7 +244,7 @@ class Region(Learning, Redoing):
         return at_once(op) or MODES.now.unusual or dt._default is not self.default
 
     def expected(self, kind: int, op: Any, args: Any, attrs: dict[str, Any]) -> Token | None:
-        """The token that a call is, if it was seen here before; its leaves are noted."""
+        """The token that matches a call, if it was seen here before; its leaves are recorded."""
         grad = MODES.now.grad
         for token in self.at.next:
             if token.op is op and token.kind == kind and token.grad is grad:
@@ -244,12 +254,12 @@ class Region(Learning, Redoing):
         return None
 
     def take_back(self, met: int, numbers: int) -> None:
-        """Forget the leaves and numbers from some on, of a call that was not followed."""
+        """Forget the leaves and numbers recorded for a call that was not followed."""
         self.met.difference_update(map(id, self.leaves[met:]))
         del self.leaves[met:], self.arrays[met:], self.nodes[met:], self.numbers[numbers:]
 
     def answer(self, token: Token, many: bool) -> Any:
-        """Pending tensors in the place of a call's results."""
+        """Pending tensors instead of a call's results."""
         self.advance(token)
         made = [self.pending(number, kind) for number, kind in enumerate(token.kinds, token.first)]
         return tuple(made) if many else made[0]
@@ -269,16 +279,16 @@ class Region(Learning, Redoing):
     def overwriting(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
         with self.lock:
             instead = self.met_change(op, args, attrs)
-            if instead is None:  # what runs now compares the memory of its arguments
+            if instead is None:  # the op that runs now compares the memory of its arguments
                 read_late(args)
             return instead
 
     def met_change(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
-        """An op is called in place: its target, if that was expected."""
+        """An in-place op is called: its target, if the call was expected."""
         if MODES.now.backward is not None:
             return None
         if self.refuses(op):
-            self.cut(f"{op.name}_ runs at once")
+            self.cut(f"{op.name}_ is executed immediately")
             return None
         if self.learning:
             self.learn_change(op, args, attrs)
@@ -287,7 +297,7 @@ class Region(Learning, Redoing):
         if token is not None:
             return args[0] if self.change(token, args[0]) else None
         if self.at.runs_at_once(op):
-            self.cut(f"{op.name}_ runs at once")
+            self.cut(f"{op.name}_ is executed immediately")
             return None
         self.diverge(f"{op.name}_")
         self.learn_change(op, args, attrs)
@@ -305,7 +315,7 @@ class Region(Learning, Redoing):
                 self.learn_assignment(target, result, name)
                 return False
             if region_of(result) is not self:
-                return False  # the write itself ends the stretch
+                return False  # the write itself ends the segment
             token = self.find(ASSIGN, sys.intern(name), (target, result), {})
             if token is not None:
                 return self.change(token, target)
@@ -315,17 +325,19 @@ class Region(Learning, Redoing):
             return False
 
     def change(self, token: Token, target: Tensor) -> bool:
-        """Note that a tensor will have another value, with a new number; False if it can't wait."""
+        """Record that a tensor will have a new value, with a new number; False if that can't be
+        deferred.
+        """
         kind, wanted = token.slots[0]
         if kind == LEAF and not self.is_alone(target, wanted.number):
             self.forget(token)
-            self.cut(f"{token.name}_ on memory that others hold")
+            self.cut(f"{token.name}_ on memory that something else references")
             return False
         self.change_later(token, target)
         return True
 
     def can_wait(self, token: Token, target: Any) -> bool:
-        """Whether a change can be made later of a tensor that may be a leaf not met yet."""
+        """Whether a change can be deferred of a tensor that may be a leaf not met yet."""
         kind, wanted = token.slots[0]
         if kind != LEAF:
             return True
@@ -339,7 +351,7 @@ class Region(Learning, Redoing):
         return getrefcount(array) <= UNSHARED + met and owned(array)
 
     def change_later(self, token: Token, target: Any) -> None:
-        """Note a change of a tensor that can wait."""
+        """Record a change of a tensor that can be deferred."""
         self.advance(token)
         self.renew(target, token.slots[0], token.first, token.kinds[0])
         if id(target) in self.hidden:
@@ -347,12 +359,14 @@ class Region(Learning, Redoing):
         note_change(target._vc, token.name, token.code, token.instruction)
 
     def is_alone(self, target: Any, number: int) -> bool:
-        """Whether nobody else holds a leaf's memory, who could see that it has not changed yet."""
+        """Whether a leaf's memory has no other reference, through which the deferral would be
+        visible.
+        """
         array = self.arrays[number]
         return target._a is array and getrefcount(array) <= UNSHARED + 1 and owned(array)
 
     def renew(self, target: Any, slot: tuple[int, Any], number: int, kind: Kind) -> None:
-        """Let a tensor be a pending result in the place of what it was."""
+        """Turn a tensor into a pending result."""
         if slot[0] == LEAF:
             self.hidden[id(target)] = (target, slot[1].number)
             del target._a
@@ -362,13 +376,15 @@ class Region(Learning, Redoing):
         self.handles.append(target)
 
     def note_bump(self, gradient: Any) -> None:
-        """Count a change as the engine does, which does not say where it was made."""
+        """Increment the version as the engine does, which does not record where the change was
+        made.
+        """
         gradient._vc[0] += 1
         if id(gradient) in self.hidden:
             self.bumped.append((gradient, False))
 
     def forget(self, token: Token) -> None:
-        """Take back what ``match`` has noted for a token that was not followed after all."""
+        """Undo what ``match`` has recorded for a token that was not followed after all."""
         given = sum(kind == NUMBER for kind, _ in token.slots)
         self.take_back(len(self.leaves) - len(token.leaves), len(self.numbers) - given)
 
@@ -385,15 +401,16 @@ class Region(Learning, Redoing):
         return self.learn_detach(tensor)
 
     def relinking(self, tensor: Tensor) -> None:
-        """Compute what is pending: views that are made later would have the new history."""
+        """Compute what is pending: views created later would get the new ``grad_fn``."""
         if self.path and id(tensor) in (self.ids if self.learning else self.met):
             with self.lock:
                 self.cut("a tensor was detached, or its requires_grad was set")
 
     def sets_apart(self, result: Tensor, inputs: Any) -> bool:
-        """Note that a pending result will not be a view, unless of these; False if that is unclear.
+        """Record that a pending result will not be a view, unless of these; False if that is
+        unclear.
 
-        ``api.apart`` asks: the result of a composite may lie on memory that only it knows of.
+        Called by ``api.apart``: the result of a composite may use memory that only it references.
         """
         root = self.home_of(result)
         homes = [self.home_of(x) for x in inputs]
@@ -409,7 +426,7 @@ class Region(Learning, Redoing):
         return self.root_of((RESULT, number)) == Root(RESULT, number)
 
     def may_share(self, view: Tensor, target: Tensor) -> bool:
-        """Whether a pending tensor may lie in the memory of one that is about to be written."""
+        """Whether a pending tensor may share the memory of one that is about to be written."""
         number = object.__getattribute__(view, "_stamp")[1]
         root = self.root_of((RESULT, number))
         if root == Root(RESULT, number):
@@ -417,17 +434,17 @@ class Region(Learning, Redoing):
         if root.where == LEAF:
             return self.leaves[root.number]._vc is target._vc
         holder = self.handles[root.number]
-        return holder is None or holder is target  # None: it has another value by now
+        return holder is None or holder is target  # None: it has a new value by now
 
     def home_of(self, tensor: Tensor) -> Root | None:
-        """Whose memory a result or leaf of the stretch lies in."""
+        """Whose memory a result or leaf of the segment is in."""
         if region_of(tensor) is self:
             return self.root_of((RESULT, object.__getattribute__(tensor, "_stamp")[1]))
         known = next((k for k, leaf in enumerate(self.leaves) if leaf is tensor), None)
         return None if known is None or tensor._base is not None else Root(LEAF, known)
 
     def backs(self, tensors: Any, gradients: Any, options: tuple[Any, ...]) -> bool:
-        self.going_back = None  # of a pass that has failed
+        self.going_back = None  # left by a pass that has failed
         if not self.path:
             return False
         if options == PLAIN_PASS and self.confirms_pass(tensors, gradients):
@@ -460,7 +477,7 @@ class Region(Learning, Redoing):
         return False
 
     def confirms_pass(self, tensors: Any, gradients: Any) -> bool:
-        """Whether compiled code has confirmed a pass; what follows decides where it has not."""
+        """Whether compiled code has confirmed a pass; otherwise the Python code below decides."""
         now = MODES.now
         if (
             self.learning
@@ -483,7 +500,9 @@ class Region(Learning, Redoing):
         return False
 
     def gradients_wait(self, token: Token, root: Tensor) -> bool:
-        """Put pending gradients into leaves, if these are as they were when this was learned."""
+        """Put pending gradients into leaves, if these are as they were when the pass was
+        learned.
+        """
         if token.grad is not MODES.now.grad or self.handles[token.slots[0][1]] is not root:
             return False
         if token.quick is not None and token.quick(self, root):
@@ -506,7 +525,7 @@ class Region(Learning, Redoing):
         return True
 
     def known_pass(self, root: Tensor) -> bool:
-        """Whether a pass is one that is known at other sizes, and can wait."""
+        """Whether a pass is known at other sizes, and can be deferred."""
         for like in [t for point in self.at.like for t in point.next if t.kind == BACKWARD]:
             tensors = [self.leaves[slot.number] for slot in like.targets]
             args = (root, *[t._grad for t in tensors if t._grad is not None])
@@ -516,7 +535,7 @@ class Region(Learning, Redoing):
         return False
 
     def is_news(self, known: list[Token]) -> bool:
-        """Whether gradients are there, or are not, otherwise than in all passes known here."""
+        """Whether gradients exist for other leaves than in all passes known here."""
         leaves = self.leaves
         for token in known:
             tensors = [leaves[slot.number] for slot in token.targets]
@@ -525,7 +544,7 @@ class Region(Learning, Redoing):
         return True
 
     def may_grow_later(self, token: Token, tensors: list[Tensor]) -> bool:
-        """Whether nobody else holds the memory of gradients that will be added to."""
+        """Whether the memory of gradients that will be accumulated into has no other reference."""
         for tensor, place in zip(tensors, token.held, strict=True):
             kind, slot = token.slots[place]
             if place and kind == LEAF and not self.is_alone(tensor._grad, slot.number):
@@ -557,7 +576,7 @@ class Region(Learning, Redoing):
             return step(optimizer)
 
     def takes_step(self, optimizer: Any) -> bool:
-        """Make an optimizer's step together with all that is pending, if that was expected."""
+        """Run an optimizer's step together with everything pending, if it was expected."""
         if MODES.now.unusual:
             return False
         plain = False
@@ -594,7 +613,7 @@ class Region(Learning, Redoing):
     # --- computing ---
 
     def cut(self, why: str) -> None:
-        """Something happens that no trace goes through: all before it is computed first."""
+        """Something happens that a trace can't contain: everything before it is computed first."""
         if self.learning:
             if self.path:
                 self.go_on(self.at)
@@ -602,7 +621,9 @@ class Region(Learning, Redoing):
             self.compute(why)
 
     def go_on(self, point: Point) -> None:
-        """Begin a new stretch, after all up to a point was computed; learn it if it is new."""
+        """Begin a new segment, after everything up to a point was computed; learn it if it is
+        new.
+        """
         learning = self.learning
         self.start(point.resumed())
         self.learning = learning and not self.at.next
@@ -610,11 +631,11 @@ class Region(Learning, Redoing):
             self.look_often()
 
     def compute(self, why: str) -> bool:
-        """Compute all that is pending; what follows begins anew. False if it was done eagerly."""
-        with self.lock:  # another thread may be computing it just now
+        """Compute everything pending and begin a new segment. False if it was done eagerly."""
+        with self.lock:  # another thread may be computing it right now
             if self.busy or not self.path or self.learning:
                 return False
-            self.busy = True  # before anything is read: calls in the region's thread go by it
+            self.busy = True  # before anything is read: calls in the region's thread depend on it
             try:
                 point, reasons = self.at, self.learned.reasons
                 reasons[why] = reasons.get(why, 0) + 1
@@ -633,7 +654,7 @@ class Region(Learning, Redoing):
             return done
 
     def by_plan(self, point: Point) -> bool:
-        """Compute in one native call; False if that can't be, with nothing changed."""
+        """Compute in one native call; False if that is impossible, with nothing changed."""
         held = self.held(point)
         if self.candidates:
             whole_calls.settle(self, held)
@@ -663,12 +684,12 @@ class Region(Learning, Redoing):
         except (IndexError, RuntimeError, TypeError, ValueError):
             if not self.path[-1].derived:
                 raise
-            plan = False  # eager mode meets the same, and says where
+            plan = False  # eager mode raises the same error, with its line
         point.plans[held] = plan
         return plan
 
     def held(self, point: Point) -> int:
-        """The set of results that somebody else still holds."""
+        """The set of results that are still referenced elsewhere."""
         watched = point.watched
         if watched is None:
             numbers = [
@@ -685,7 +706,7 @@ class Region(Learning, Redoing):
         return self.held_among(numbers) if found is None else found
 
     def held_among(self, numbers: list[int]) -> int:
-        """The same in Python, and the specification of that."""
+        """The same in Python, and its specification."""
         found = 0
         handles = self.handles
         for k in numbers:
@@ -701,12 +722,12 @@ class Region(Learning, Redoing):
         return generator
 
     def calls(self, function: Any, args: tuple[Any, ...]) -> Any:
-        self.cut(f"{function.__name__} runs at once")
+        self.cut(f"{function.__name__} is executed immediately")
         with listening():
             return function.apply(*args)
 
     def finish(self) -> None:
-        """The region has ended: nothing pending outlives it, and it holds nothing."""
+        """The region has ended: nothing pending outlives it, and it keeps no references."""
         if self.path:
             if self.learning:
                 self.start(self.at)
@@ -716,7 +737,9 @@ class Region(Learning, Redoing):
             self.make_late()
 
     def abandon(self) -> None:
-        """The region has ended by an exception: what came before it happens, as in eager mode."""
+        """The region has ended by an exception: everything before it is executed, as in eager
+        mode.
+        """
         while self.path and not self.learning and not self.is_noted(self.path[-1]):
             self.path.pop()
         self.reify()
@@ -724,9 +747,10 @@ class Region(Learning, Redoing):
         self.make_late()
 
     def is_noted(self, token: Token) -> bool:
-        """Whether all of the last call was noted; if a signal came in between, it did not happen.
+        """Whether the last call was recorded completely; if a signal interrupted it, it did not
+        happen.
 
-        An optimizer's step is noted when it is made.
+        An optimizer's step is recorded when it is executed.
         """
         numbers = sum(kind == NUMBER for t in self.path for kind, _ in t.slots)
         return (
@@ -738,12 +762,12 @@ class Region(Learning, Redoing):
 
 
 def differs(tensor: Tensor, place: int) -> bool:
-    """Whether a leaf has a gradient where it had none, or none where it had one."""
+    """Whether a leaf has a gradient although it had none, or vice versa."""
     return (tensor._grad is None) is (place > 0)
 
 
 def owned(array: np.ndarray) -> bool:
-    """Whether the memory of an array is held by nobody else: no other array shows it."""
+    """Whether the memory of an array has no other owner: no other array shows it."""
     owner = array.base
     if owner is None:
         return True
@@ -756,7 +780,7 @@ def _count_of_owner() -> int:
     return getrefcount(owner)
 
 
-OWNED = _count_of_owner()  # the count of an array that one view and a local variable hold
+OWNED = _count_of_owner()  # the reference count of an array that one view and a local variable hold
 
 
 def _held_by_one() -> int:
@@ -766,5 +790,5 @@ def _held_by_one() -> int:
     return 0
 
 
-HELD = _held_by_one()  # the count of an object that nobody but ``Region.handles`` holds
+HELD = _held_by_one()  # the reference count of an object that only ``Region.handles`` holds
 UNSHARED = 3  # that of a leaf's array: the tensor's slot, ``Region.arrays``, the argument

@@ -1,8 +1,8 @@
 """Elementwise work as one loop: several ops, with several results, in one pass over memory.
 
-The ops are run one after another on the stand-ins of ``weft.native.codegen.trace``, so that what
-passes between them stays in registers. Operands may be repeated along dimensions and lie in any
-order; a result lies as the op alone would lay it.
+The ops are run one after another on the tracer values of ``weft.native.codegen.trace``, so that
+intermediate values stay in registers. Operands may be broadcast and have any dimension order; a
+result has the layout that the separate op would give it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ ndarray = np.ndarray
 BOOL = np.dtype(np.bool_)
 FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}
 TO_COPY, POW = REGISTRY["to_copy"], REGISTRY["pow"]
-DEPTH = 4  # dimensions that are left when all that can be are taken together
-MOST = 2048  # loops that a process compiles; then ops run one by one
+DEPTH = 4  # dimensions that remain after collapsing
+MOST = 2048  # loops that a process compiles at most; then ops run one by one
 _made: dict[Any, Any] = {}
 
 
 def is_elementwise(node: WorkNode) -> bool:
-    """Whether a node treats elements alone, in one float type, with masks and numbers beside."""
+    """Whether a node is elementwise, in one float dtype, possibly with masks and numbers."""
     work = node.work
     if not isinstance(work, OpWork) or len(node.results) != 1:
         return False
@@ -53,7 +53,7 @@ def is_elementwise(node: WorkNode) -> bool:
 
 
 def _converts(node: WorkNode) -> bool:
-    """Whether a conversion is one from a mask, or none at all."""
+    """Whether a conversion is from a mask, or the identity."""
     (source, *_), (result,) = node.args, node.results
     if set(node.work.attrs) != {"dtype"} or not isinstance(source, Value):  # type: ignore[attr-defined]
         return False
@@ -61,13 +61,13 @@ def _converts(node: WorkNode) -> bool:
 
 
 def kind_of(node: WorkNode) -> np.dtype | None:
-    """The float type of an elementwise node; None if it is about masks alone."""
+    """The float dtype of an elementwise node; None if it has only masks."""
     found = [x.dtype for x in (*node.inputs(), *node.results) if x.dtype != BOOL]
     return found[0] if found else None
 
 
 class FusedWork(Work):
-    """Nodes of one shape in one loop; ``results`` are those values that are needed outside."""
+    """Nodes of one shape in one loop; ``results`` are the values that are used outside it."""
 
     def __init__(
         self, members: Sequence[WorkNode], inputs: list[Value], results: list[Value]
@@ -106,7 +106,7 @@ class FusedWork(Work):
 
 
 def _spread(shape: Any, steps: Any, wanted: Any) -> tuple[int, ...]:
-    """Strides in elements of an array that is repeated along a shape."""
+    """Strides in elements of an array that is broadcast to a shape."""
     lead = (0,) * (len(wanted) - len(shape))
     return lead + tuple(0 if n == 1 else s for n, s in zip(shape, steps, strict=True))
 
@@ -114,7 +114,7 @@ def _spread(shape: Any, steps: Any, wanted: Any) -> tuple[int, ...]:
 def _called(
     work: FusedWork, arrays: list[ndarray], wanted: list[Any], shape: Any, steps: list[Any]
 ) -> Any:
-    """Allocate the results with the wanted strides and call the loop, as a plan notes it."""
+    """Allocate the results with the required strides and call the loop; a plan records this."""
     count = len(arrays)
     if any(s % a.itemsize for a in arrays for s in a.strides):
         raise Unplannable("elements that are not aligned")
@@ -123,7 +123,7 @@ def _called(
     extent = [shape[d] for d in order]
     sizes, strides = collapse(extent, [[s[d] for d in order] for s in steps])
     if len(sizes) > DEPTH:
-        raise Unplannable("too many dimensions that can't be taken together")
+        raise Unplannable("too many dimensions that can't be collapsed")
     inner = [s[-1] for s in strides]
     patterns = tuple("unit" if s == 1 else "one" if s == 0 else "step" for s in inner)
     if sizes == [1]:
@@ -148,7 +148,7 @@ def _same(a: ndarray, b: ndarray) -> bool:
     return a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype
 
 
-# The loops of works, which do not depend on sizes.
+# Compiled loops by work; they do not depend on sizes.
 LOOPS: dict[Any, Any] = {}
 MOST_LOOPS = 4096
 
@@ -188,7 +188,7 @@ def _new_loop(work: FusedWork, patterns: Any, depth: int) -> Any:
         results = [stand_ins[v] for v in work.results]
         for result, value in zip(results, work.results, strict=True):
             if KINDS[value.dtype] != result.kind:
-                raise Unplannable(f"{work.name}: a result of another type")
+                raise Unplannable(f"{work.name}: a result of a different dtype")
         source = _written(work, tape, results, patterns, depth, len(numbers))
         return _compiled(source, kind), numbers, _dependences(tape, results)
     except UNFIT as error:
@@ -196,14 +196,14 @@ def _new_loop(work: FusedWork, patterns: Any, depth: int) -> Any:
 
 
 def is_number(op: Any, x: Any) -> bool:
-    """Whether a constant is an argument of the loop; it is part of the code where that depends on
-    it, as on an exponent.
+    """Whether a constant is an argument of the loop; it is part of the code if that depends on its
+    value, as for an exponent.
     """
     return op is not POW and x is not None and not isinstance(x, bool)
 
 
 def traced(node: WorkNode, known: dict[Value, Any], number: Callable[[float], Element]) -> Element:
-    """What a node does to stand-ins of elements; ``number`` gives that of a constant."""
+    """The traced result of a node; ``number`` returns the tracer value of a constant."""
     op = node.work.op  # type: ignore[attr-defined]
     args: list[Any] = []
     for x in node.args:
@@ -217,8 +217,8 @@ def traced(node: WorkNode, known: dict[Value, Any], number: Callable[[float], El
     else:
         found = op(*args, **node.work.attrs)  # type: ignore[attr-defined]
     if not isinstance(found, Element):
-        raise Unplannable(f"{op.name} gives a constant")
-    # Where the ops alone would have stored a value, a later change of it must not be seen.
+        raise Unplannable(f"{op.name} returns a constant")
+    # Where the separate ops would have stored a value, later changes of it must not be visible.
     return Element(found.tape, found.text, found.kind)
 
 

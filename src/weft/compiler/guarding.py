@@ -1,8 +1,8 @@
 """Guards that a built-in function checks: whether objects are where they were.
 
-What a step rests on is which objects stand in dicts, lists and slots. Python code that compares
-them takes longer than a small step; compiled code reads them one by one. It says yes only if each
-is the very object that it was: whoever gets a no looks again, in Python.
+A step assumes that dicts, lists and slots contain certain objects. Python code that compares them
+takes longer than a small step; compiled code reads them one by one. It succeeds only if each is the
+identical object; otherwise Python code checks again.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from weft.native.codegen.emit import (
 from weft.native.codegen.records import Slots, Unsupported
 from weft.native.once import once
 
-_SIZE = HEAD  # where a list keeps how long it is, and a dict its number of entries
+_SIZE = HEAD  # offset of a list's length, and of a dict's number of entries
 
 
 class GuardCheck(Emitter):
-    """``holds(words, items, entries, kept)``: whether all is as the rows of three tables say.
+    """``holds(words, items, entries, kept)``: whether everything matches the rows of three tables.
 
     The tables are bytes: words (address, content), items of lists (list, where among its items,
     object), and entries of dicts (dict, key, value). Words come first, since the lengths of lists
@@ -54,7 +54,7 @@ class GuardCheck(Emitter):
 
     @contextmanager
     def rows(self, number: int, *kinds: str) -> Iterator[list[LLVMValue]]:
-        """What is written inside is done for every row of an argument."""
+        """Emit a loop over the rows of an argument; the body is generated inside the block."""
         table, width = self.argument(number), 8 * len(kinds)
         words = self.at(table, BYTES)
         with self.each(self.arithmetic("sdiv", self.size(table), width)) as i:
@@ -67,7 +67,7 @@ class GuardCheck(Emitter):
 
 @once
 def _check() -> Callable | None:
-    """The built-in function, or None where objects lie otherwise than it expects."""
+    """The built-in function, or None for unsupported object layouts."""
     word = ctypes.c_size_t.from_address
     probe, table = [object(), object(), object()], {1: 2, 3: 4}
     items = word(id(probe) + LIST_ITEMS).value
@@ -87,7 +87,7 @@ def _offset(kind: type, name: str) -> int:
 
 
 class ObjectGuard:
-    """Objects in their places: entries and sizes of dicts, the contents of lists, and slots."""
+    """Guarded objects: entries and sizes of dicts, the contents of lists, and slots."""
 
     def __init__(self) -> None:
         self._words: list[int] = []
@@ -96,14 +96,14 @@ class ObjectGuard:
         self._kept: list[Any] = []  # whose addresses are noted
 
     def entry(self, table: dict[Any, Any], key: Any, value: Any) -> None:
-        """An entry of a dict; None stands for no entry as well."""
+        """An entry of a dict; None also means that there is no entry."""
         self._kept += (table, key, value)
         self._entries += (id(table), id(key), id(value))
 
     def items(self, holder: list[Any], now: Iterable[Any]) -> None:
         """All of a list."""
         if type(holder) is not list:
-            raise Unsupported("a list of another class")
+            raise Unsupported("a list subclass")
         held = list(now)
         self._kept += (holder, held)
         self._words += (id(holder) + _SIZE, len(held))
@@ -122,7 +122,7 @@ class ObjectGuard:
         self._words += (id(table) + _SIZE, length)
 
     def made(self) -> Callable[[], Any] | None:
-        """A function that tells whether all is as noted; None if there can't be one here."""
+        """A function that checks all guards; None if it is not supported here."""
         check = _check()
         if check is None:
             return None

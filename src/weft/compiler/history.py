@@ -1,4 +1,4 @@
-"""The history of what a compiled region has computed: one node, whose backward is one program."""
+"""The ``grad_fn`` of a compiled region's results: one node, whose backward is one program."""
 
 from __future__ import annotations
 
@@ -26,36 +26,38 @@ ndarray = np.ndarray
 
 
 class CompiledFunctionBackward(OpNode):
-    """The node of what a compiled region has computed."""
+    """The node of a compiled region's results."""
 
     __slots__ = ()
 
     def named(self) -> OpNode:
-        """Itself: it has its name from the beginning."""
+        """Itself: it has its name from the start."""
         return self
 
     def keeper(self) -> tuple[str, str]:
-        """The call whose values a pass through this node misses first, as in eager mode."""
+        """The call whose freed values a pass through this node would report first, as in eager
+        mode.
+        """
         token = self.plan.keeper  # type: ignore[attr-defined]
         return super().keeper() if token is None else described(token)
 
 
 def described(token: Token) -> tuple[str, str]:
-    """What a call is, and where it stands."""
+    """A description of a call, with its line."""
     return token.name, errors.describe_position(token.code, token.instruction)
 
 
 def node_name(token: Token) -> str:
     """The name of the node that a call has in eager mode."""
     inputs = [
-        what() if kind == NUMBER else what if kind == CONSTANT else token  # in a tensor's place
+        what() if kind == NUMBER else what if kind == CONSTANT else token  # instead of a tensor
         for kind, what in token.slots
     ]
     return token.op.node_type_for(token.attrs, inputs).__name__
 
 
 class _RegionOp:
-    """What the engine asks of an op, answered for a region."""
+    """The engine's interface to an op, implemented for a region."""
 
     name = "compiled_region"
     rules = jvp = variant = promote = None
@@ -74,20 +76,20 @@ class _RegionPlan:
     """How the engine calls the backward program of a region."""
 
     joint, simple, single, vjp_single, pack, large = True, False, -1, None, None, None
-    # What a pass uses up is not the node's but that of the calls in it: see ``SavedRun.use``.
+    # A pass frees the saved values of the calls in the node, not its own: see ``SavedRun.use``.
     takes_none, widens, holds = False, False, False
     slots: tuple[str, ...] = ()
     op = _RegionOp
 
     def __init__(self, inputs: int, keeper: Token | None) -> None:
         self.targets = range(inputs)
-        self.keeper = keeper  # the newest call that keeps values for its derivative
+        self.keeper = keeper  # the newest call that saves values for its derivative
 
     def vjp(self, g: Any, saved: Any, at: dict[str, Any], needs: Any) -> list[Any]:
         """The gradients of the leaves, from those of the results."""
         held: SavedRun = at["held"]
         held.use(needs, MODES.now.backward)
-        if not any(needs):  # asked for is what came to the node, and nothing behind it
+        if not any(needs):  # only the node's own gradient was requested, nothing beyond it
             return [None] * len(self.targets)
         found = None
         if not isinstance(g, Tensor):
@@ -99,7 +101,7 @@ class _RegionPlan:
 
 
 class RegionRun:
-    """What one run of a region was, for all nodes that it leaves."""
+    """The record of one run of a region, shared by all nodes that it creates."""
 
     def __init__(self, region: Region, leaves: Collection[int]) -> None:
         self.path = tuple(region.path)
@@ -109,16 +111,16 @@ class RegionRun:
         ]
         self.numbers, self.default = tuple(region.numbers), region.default
         self.ends: dict[int, Any] = {}  # results with a node, as tensors
-        # Calls whose values a backward pass has used up, with its number. Several nodes may go
-        # through one call, which in eager mode is one node.
+        # Calls whose saved values a backward pass has freed, with its number. Several nodes may
+        # pass through one call, which is one node in eager mode.
         self.freed: dict[Token, int] = {}
 
 
 class SavedRun:
-    """What one run of a region has left for the backward pass of one of its results.
+    """The values saved by one run of a region for the backward pass of one of its results.
 
-    ``cells`` has the version cell of what a program could change, and its version, by the key of
-    the value in ``arrays``.
+    ``cells`` has the version cell of each value that a program could change, and its version, by
+    the key of the value in ``arrays``.
     """
 
     def __init__(
@@ -131,10 +133,10 @@ class SavedRun:
         self.tape, self.run, self.arrays, self.cells = tape, run, arrays, cells
 
     def use(self, needs: Sequence[bool], running: Any) -> None:
-        """Note which calls a pass goes through.
+        """Record the calls that a pass goes through.
 
-        It is an error if another has used up their values, or if these were overwritten. The call
-        that made the result is run even by a pass that wants nothing behind it.
+        It is an error if another pass has freed their values, or if these were overwritten. The
+        call that computed the result is run even by a pass that requests nothing beyond it.
         """
         freed: dict[Token, Any] = self.run.freed
         number = None if running is None else running.number
@@ -149,7 +151,7 @@ class SavedRun:
             freed.update((call.token, number) for call in passed if call.holds)
 
     def _check_versions(self, call: PassedCall) -> None:
-        """Refuse values that were overwritten since a call read or made them."""
+        """Raise if values were overwritten since a call read or computed them."""
         read = [self.cells[key] for key in call.reads if key in self.cells]
         if any(cell[0] != version for cell, version in read):
             guard = sum(version for _, version in read), *(cell for cell, _ in read)
@@ -157,20 +159,20 @@ class SavedRun:
             raise lost(f"{name} ({node_name(call.token)})", source, guard)
 
     def release(self) -> None:
-        """Let go of saved values that no further pass can read."""
+        """Release saved values that no further pass can read."""
         holding = [call.token for call in self.tape.calls if call.holds]
         if holding and all(token in self.run.freed for token in holding):
             self.arrays = {}
 
     def again(self, g: Any) -> list[Any]:
-        """The same by ordinary ops: for gradients that are to be differentiated, and errors."""
+        """The same by ordinary ops: for differentiable gradients, and for errors."""
         from weft.compiler.redoing import ordinary, rerun
 
         tape, run = self.tape, self.run
         create = isinstance(g, Tensor)
         leaves = list(run.leaves)
         with ordinary(run.default), enable_grad():
-            # As other tensors, whose gradients no hook sees.
+            # As new tensors, whose gradients no hook sees.
             ends = {k: LATE.alias(run.ends[k]) for k in tape.ends}
             for k in tape.leaves:
                 leaves[k] = LATE.alias(leaves[k])
@@ -184,7 +186,7 @@ class SavedRun:
 
 
 def reroute(tensors: Iterable[Any], old: Any, new: Any) -> None:
-    """Let what was recorded of some tensors since a node was made lead to another in its place."""
+    """Redirect edges recorded since a node was created to another node."""
     first = old.node.seq if isinstance(old, Output) else old.seq
     left = [t._node for t in tensors if t is not None]
     known = set()
@@ -203,7 +205,7 @@ class PassedCall(NamedTuple):
 
     token: Token
     leads: int  # the set of inputs of the node that gradients go to from here
-    holds: bool  # whether a pass uses up what it has saved
+    holds: bool  # whether a pass frees what it has saved
     reads: list[int]  # the saved values that its derivative reads: results, and ``~`` leaves
 
 
@@ -216,14 +218,14 @@ class ResultBackward:
         self.first = len(built.specs)  # nodes from here on are the backward pass
         self.seed = built.leaf(kind.shape, kind.dtype, False)
         arrived = built.derive([(root, self.seed)])
-        # What gets a gradient: leaves by number, then results, and the gradients.
+        # The receivers of gradients: leaves by number, then results, and the gradients.
         self.leaves = [k for k, ref in sorted(built.leaves.items()) if ref in arrived]
         inner = {k: ref for ref, k in built.inner.items() if ref in arrived}
         self.ends = list(inner)
         reached = [built.leaves[k] for k in self.leaves] + list(inner.values())
         self.grads = [built.accumulated(ref, arrived) for ref in reached]
         leaf_of = {ref: k for k, ref in built.leaves.items()}
-        # What it reads of the forward pass: results by number, and leaves.
+        # The values that it reads of the forward pass: results by number, and leaves.
         self.saved: dict[int, list[Ref]] = {}
         self.held_leaves: dict[int, Ref] = {}
         for spec in built.specs[self.first :]:
@@ -268,10 +270,11 @@ class ResultBackward:
         roots: Sequence[Root],
         run: RegionRun,
     ) -> None:
-        """Give the result of a run its node. Those that it was computed from have theirs.
+        """Attach its node to a result of a run. Those that it was computed from already have
+        theirs.
 
-        ``seen`` are the results with memory that the program could change; ``roots`` says in whose
-        memory each result lies.
+        ``seen`` are the results with memory that the program could change; ``roots`` says whose
+        memory each result uses.
         """
         handle = region.handles[self.number]
         if handle is None:
@@ -306,12 +309,12 @@ class ResultBackward:
             self._make(np.asarray(g, order="C"), arrays, numbers)
         if self.program is False:
             return None
-        if not g.flags.c_contiguous:  # gradients come in any layout; the program is made for one
+        if not g.flags.c_contiguous:  # gradients arrive in any layout; the program supports one
             g = np.array(g, order="C")
         try:
             return self.program.run([g if k is None else arrays[k] for k in self.order], numbers)
         except (ArithmeticError, AttributeError, IndexError, RuntimeError, TypeError, ValueError):
-            return None  # ordinary ops meet the same, and say where
+            return None  # ordinary ops raise the same error, with its line
 
     def _make(self, g: ndarray, arrays: dict[Any, ndarray], numbers: Any) -> None:
         """The program: saved values are its leaves."""
@@ -353,12 +356,12 @@ class ResultBackward:
 
 
 def freed_plan(edges: int, keeper: Token) -> Any:
-    """What stands for the derivative of a result whose graph a backward pass has used up."""
+    """The derivative of a result whose graph a backward pass has freed."""
     return _RegionPlan(edges, keeper)
 
 
 def attach_freed(region: Region, number: int, leaves: Sequence[int], plan: Any, kind: Kind) -> None:
-    """Give a result whose graph a backward pass has used up a node that says so."""
+    """Attach to a result whose graph a backward pass has freed a node that says so."""
     token = plan.keeper
     edges = tuple(map(region.nodes.__getitem__, leaves))
     region.handles[number]._node = CompiledFunctionBackward(

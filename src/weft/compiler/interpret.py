@@ -1,7 +1,7 @@
 """Running the nodes of a plan one after the other, by NumPy references and derivative rules.
 
-It does what a compiled program does, and is what tests compare that with. It also serves where
-there is no native code.
+It does what a compiled program does, and is the reference that tests compare with. It is also used
+where native code is not available.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Interpreted:
         self.order = self._needed()
 
     def explain(self) -> list[str]:
-        """That nothing is native here."""
+        """A note that nothing is native here."""
         return [f"{len(self.order)} nodes, run one by one"]
 
     def _needed(self) -> list[Spec]:
-        """The nodes that something wanted depends on, in order."""
+        """The nodes that requested values depend on, in order."""
         needed = {r.node for r in (*self.wanted, *self.writes.values())}
         for spec in reversed(self.specs.values()):
             if spec.id in needed and spec.id not in self.leaves:
@@ -57,13 +57,13 @@ class Interpreted:
     kept = None
 
     def rescued(self) -> None:
-        """No results: what this runs writes last."""
+        """No results: this runs all writes last."""
 
     def run(
         self, arrays: Sequence[ndarray], numbers: Sequence[float] = (), announced: bool = False,
         keep: bool = False,
     ) -> list[ndarray] | None:  # fmt: skip
-        """The wanted values, in memory of their own."""
+        """The requested values, in new memory."""
         values: dict[Ref, Any] = {Ref(k): a for k, a in zip(self.leaves, arrays, strict=True)}
         given = dict(zip(self.numbers, numbers, strict=True))
         token = quiet.enter()

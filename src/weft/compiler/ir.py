@@ -1,9 +1,8 @@
-"""What the compiler works on: values, and the work that makes values of values.
+"""The compiler's IR: values, and the work that computes values from values.
 
-A record of a graph (``graph.spec.Spec``) says what ran; a ``WorkNode`` here says what has to run,
-and of what kind its results are. A node of the graph may become several of these (the terms of a
-gradient are added by ops, a derivative rule is opened into the ops it is written in) or none (what
-only gives another name to a value).
+A record of a graph (``graph.spec.Spec``) says what ran; a ``WorkNode`` says what has to run, and
+the kinds of its results. A node of the graph may become several of these (the terms of a gradient
+are added by ops, a derivative rule is expanded into its ops) or none (if it only renames a value).
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ ndarray = np.ndarray
 
 
 class CannotLower(Exception):
-    """A graph with something in it that a program can't do; the message says what."""
+    """A graph with something that programs don't support; the message says what."""
 
 
 class Value:
-    """An array that a program reads or makes; of which shape and dtype are known.
+    """An array that a program reads or computes, with known shape and dtype.
 
     ``constant`` is the array of a value that is the same in every run.
     """
@@ -42,9 +41,9 @@ class Value:
 
 
 class Number(Value):
-    """A Python number that is given anew for every run; ``index`` says which.
+    """A Python number that is passed to every run; ``index`` says which.
 
-    To kernels it is an array without dimensions, in the type of the arrays beside it.
+    To kernels it is a zero-dimensional array, with the dtype of the other arrays.
     """
 
     __slots__ = ("index",)
@@ -55,11 +54,11 @@ class Number(Value):
 
 
 class Work:
-    """What a node does: ``native`` is what a plan is made of, ``python`` runs where none can be."""
+    """The work of a node: plans are made from ``native``; ``python`` runs if there is no plan."""
 
     name = ""
-    pure = True  # whether equal inputs give equal results, and nothing else happens
-    members: Sequence[WorkNode] = ()  # the nodes in it, if it is several in one loop
+    pure = True  # whether it is pure: equal inputs give equal results, without side effects
+    members: Sequence[WorkNode] = ()  # its nodes, if it fuses several into one loop
 
     def native(self, *args: Any) -> Any:
         """The results by kernels alone; it may raise ``Unplannable``."""
@@ -72,16 +71,16 @@ class Work:
         raise NotImplementedError
 
     def key(self) -> Any:
-        """What is equal for works that do the same; None if that is not known."""
+        """A key that is equal for equal work; None if unknown."""
         return None
 
     def parts(self) -> Sequence[WorkNode]:
-        """What runs in its place if it can't be planned, one after another."""
+        """The nodes that run instead if it can't be planned, one after another."""
         return ()
 
 
 def constant_key(x: Any) -> Any:
-    """What is equal for constants that are the same operand.
+    """A key that is equal for constants that are the same operand.
 
     By type and text: 1, 1.0 and True are equal but not the same operand; so are 0.0 and -0.0.
     """
@@ -89,7 +88,7 @@ def constant_key(x: Any) -> Any:
 
 
 def attrs_key(attrs: dict[str, Any]) -> Any:
-    """What is equal for equal attributes; None if they can't be compared."""
+    """A key for attributes; None if they can't be compared."""
     if not attrs:
         return ()
     found = tuple((name, constant_key(attrs[name])) for name in sorted(attrs))
@@ -111,7 +110,7 @@ class FunctionWork(Work):
 
 
 class WorkNode:
-    """One piece of work: what it reads, and the values it makes."""
+    """One piece of work: the values that it reads and computes."""
 
     __slots__ = ("_reads", "args", "results", "spec", "work")
 
@@ -125,8 +124,8 @@ class WorkNode:
         return self._reads
 
     def key(self, number: Mapping[Value, Any] | None = None) -> Any:
-        """What is equal for nodes that do the same to values of equal numbers, or to the same
-        values; None if that is not known.
+        """A key that is equal for nodes that do the same to values of equal numbers, or to the same
+        values; None if unknown.
         """
         own = self.work.key()
         if own is None:
@@ -148,7 +147,7 @@ class WorkNode:
 
 
 def links(nodes: Iterable[WorkNode]) -> tuple[dict[Value, WorkNode], dict[Value, list[WorkNode]]]:
-    """By value: the node that makes it, and those that read it."""
+    """By value: the node that computes it, and those that read it."""
     maker: dict[Value, WorkNode] = {}
     readers: dict[Value, list[WorkNode]] = {}
     for node in nodes:

@@ -1,11 +1,11 @@
-"""Views that are made when somebody reads them.
+"""Views that are created when they are read.
 
-A program gives the results that are still held their values. Of views (``squeeze``, ``x[:, 0]``)
-that takes longer than of others: an op makes each anew, with its place in the graph. Most are gone
-before anybody looks at them: they were on the way to the loss, in variables of the step. Where
-nothing but a view can reach the memory that it shows, it makes no difference when it is made, so it
-stays pending, until it is read or the region ends. A plan whose view was read once makes it at once
-from then on.
+A program sets the values of results that are still referenced. For views (``squeeze``, ``x[:, 0]``)
+that takes longer than for others: an op recreates each, with its place in the graph. Most are
+released before they are read: they were intermediate values of the loss, in variables of the step.
+If a view is the only reference to the memory that it shows, it does not matter when it is created,
+so it stays pending until it is read or the region ends. A plan whose view was read once creates it
+immediately from then on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.core.tensor import Tensor
 
 
 class LateView:
-    """In the place of a region to a tensor that is a view: it knows how to make that."""
+    """Replaces the region of a tensor that is a view: it knows how to create the view."""
 
     is_late_view = True
     leaves = ()  # the memory belongs to a result
@@ -38,7 +38,7 @@ class LateView:
         return view is not None and region_of(view) is self
 
     def read(self, frame: Any = None) -> None:
-        """The view is wanted, by whatever thread."""
+        """The view is requested, by any thread."""
         with self.lock:
             view = self.tensor()
             if view is None or region_of(view) is not self:
@@ -49,23 +49,23 @@ class LateView:
             with ordinary(self.default):
                 self.plan._view(self, self.number, {})
 
-    # What is asked of a region: all who ask go on by reading the tensor.
+    # The queries to a region: all callers then read the tensor.
 
     def owns(self, view: Any) -> bool:
         """Whether it is not a view."""
         return False
 
     def may_share(self, view: Any, target: Any) -> bool:
-        """Whether it may lie in the memory of a tensor that is about to be written."""
+        """Whether it may share the memory of a tensor that is about to be written."""
         return True
 
     def sets_apart(self, result: Any, inputs: Any) -> bool:
-        """Whether it could be noted that it counts as no view."""
+        """Whether it could be marked as not a view."""
         return False
 
 
 def read_late(args: Any) -> None:
-    """Make the late views among some arguments: a call on them is compared like one on leaves."""
+    """Create the late views among some arguments: a call on them is compared like one on leaves."""
     for x in args:
         late = region_of(x) if isinstance(x, Tensor) else None
         if late is not None and late.is_late_view:

@@ -1,4 +1,4 @@
-"""What a region learns while a program goes on eagerly: each op becomes a token of the trace."""
+"""Learning while a program runs eagerly: each op becomes a token of the trace."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}
 class Learning(Resizing):
     """The part of a region that learns."""
 
-    checks_rules = True  # whether the rules of ops are compared with what eager mode gives
+    checks_rules = True  # whether the shape rules of ops are compared with eager results
 
     def diverge(self, why: str) -> None:
-        """The program does something new: run what is pending eagerly, and learn from here on."""
+        """The program diverges: run the pending ops eagerly, and learn from here on."""
         learned = self.learned
         strict = learned.fullgraph or self.stance == "fail_on_recompile"
         if strict and learned.calls > 1 and self.settled:
             self.reify()
             how = "with fullgraph=True" if learned.fullgraph else "under fail_on_recompile"
             raise RuntimeError(
-                f"{learned.name} was compiled {how}, but took another course than before: {why}"
+                f"{learned.name} was compiled {how}, but took a different execution path: {why}"
                 f"\n  at {errors.here()}"
             )
         learned.diverged += 1
         learned.note(learned.news, why)
         self.reify()
         if self.stance == "eager_on_recompile":
-            self.at = Point()  # this course is not remembered
-        # Where several courses are known, others can be compared with those.
+            self.at = Point()  # this path is not recorded
+        # Where several paths are known, others can be compared with them.
         self.checks_rules = len(self.at.next) < RARE
         self.make_room()
         self.learning = True
@@ -77,9 +77,9 @@ class Learning(Resizing):
     def slots_of(
         self, op: Any, args: Any
     ) -> tuple[tuple[tuple[int, Any], ...], list[LeafSlot]] | None:
-        """What arguments are to the trace; None if regions don't know such."""
+        """The slots of a call's arguments; None if a trace can't represent one of them."""
         if not all(map(self.can_be_said, args)):
-            return None  # before a leaf is noted: those of no token would shift all others
+            return None  # before a leaf is recorded, which would shift all others
         slots: list[tuple[int, Any]] = []
         met: list[LeafSlot] = []
         for x in args:
@@ -101,7 +101,7 @@ class Learning(Resizing):
         return tuple(slots), met
 
     def can_be_said(self, x: Any) -> bool:
-        """Whether an argument is a known result or leaf, may be a leaf, or is a plain value."""
+        """Whether a trace can represent an argument: a result, possible leaf, or plain value."""
         if not isinstance(x, Tensor):
             return trace.plain_attributes(x)
         slot = self.ids.get(id(x))
@@ -112,13 +112,13 @@ class Learning(Resizing):
     def add(
         self, kind: int, op: Any, args: Any, attrs: dict[str, Any], kinds: Any, roots: Any
     ) -> Token | None:
-        """Append a call to the trace; None, after a cut, if regions don't know such."""
+        """Append a call to the trace; None, after a cut, if the trace can't represent it."""
         found = self.slots_of(op, args) if trace.plain_attributes(attrs) else None
         if found is None:
             self.at.opaque.add(op)
             name = getattr(op, "name", None) or (op if kind != STEP else type(op).__name__)
             self.note_device(args)
-            self.cut(f"{name} on what regions don't know")
+            self.cut(f"{name} with arguments that a trace can't represent")
             return None
         slots, met = found
         first = len(self.handles)
@@ -134,7 +134,7 @@ class Learning(Resizing):
         return token
 
     def note_device(self, args: Any) -> None:
-        """Say so where it is for their device that tensors are unknown to regions."""
+        """Report it if tensors are unsupported because of their device."""
         for x in args:
             if isinstance(x, Tensor) and not x.is_cpu and not x.is_meta:
                 why, reasons = (
@@ -145,7 +145,7 @@ class Learning(Resizing):
                 return
 
     def keep(self, token: Token, results: Any) -> None:
-        """Remember the tensors that a call gave, so that later calls on them are known."""
+        """Remember the tensors that a call returned, to recognise them in later calls."""
         for k, t in enumerate(results):
             self.ids[id(t)] = (RESULT, token.first + k)
             self.handles.append(t)
@@ -157,7 +157,7 @@ class Learning(Resizing):
         for token in reversed(self.path):
             if token.first <= what:
                 return token.roots[what - token.first]
-        raise AssertionError("a result that no call gave")
+        raise AssertionError("a result that no recorded call returned")
 
     def saw(self, op: Op, args: Any, attrs: dict[str, Any], results: list[Tensor]) -> None:
         if not self.learning or MODES.now.backward is not None or self.refuses(op):
@@ -183,17 +183,19 @@ class Learning(Resizing):
     def prepare(self, args: Any) -> None:
         """A call that is about to run while its trace is learned."""
         self.changing_now = self.going_back = None
-        # A parameter that was changed is the same leaf, which a later backward has to reach.
+        # A parameter that was modified is the same leaf, which a later backward has to reach.
         if self.updated and MODES.now.grad and any(id(x) in self.updated for x in args):
-            self.cut("a parameter was changed and is used again")
+            self.cut("a parameter was modified and is used again")
         if self.learned.fullgraph:
-            return  # where the next array may be held, which would be another course
-        for x in args:  # before somebody else keeps their arrays: the op, for its derivative
+            return  # the next array may have other references, which would be a different path
+        for x in args:  # before the op keeps references to their arrays, for its derivative
             if isinstance(x, Tensor) and id(x) not in self.ids and is_flagged(x):
                 takes_back(x)
 
     def learn_change(self, op: Op, args: Any, attrs: dict[str, Any]) -> None:
-        """An op in place is about to run; if regions know such, it is learned when it writes."""
+        """An in-place op is about to run; if a trace can represent it, it is learned when it
+        writes.
+        """
         self.prepare(args)
         if not self.learning:
             return
@@ -203,13 +205,13 @@ class Learning(Resizing):
             self.refuse_change(op, f"{op.name}_ on a view, or on a tensor that has views")
 
     def refuse_change(self, op: Any, why: str) -> None:
-        """An op in place runs at once, here and where nothing is pending any more."""
+        """Run an in-place op immediately, at this point and once nothing is pending any more."""
         self.at.opaque.add(op)
         self.cut(why)
         self.at.opaque.add(op)
 
     def learn_assignment(self, target: Tensor, result: Tensor, name: str) -> None:
-        """A tensor is about to be changed to what a function gave, as ``change_by`` does."""
+        """A tensor is about to take the result of a function, as ``change_by`` does."""
         self.prepare((target, result))
         known = self.ids.get(id(result), (LEAF,))[0] == RESULT
         if not self.learning or not known or result._node is not None:
@@ -217,7 +219,7 @@ class Learning(Resizing):
         if result._a.strides == target._a.strides and self.may_change(target):
             self.changing_now = (ASSIGN, sys.intern(name), (target, result), {})
 
-    changing_now: Any = None  # the change in place that is going on
+    changing_now: Any = None  # the in-place change in progress
 
     def writing(self, target: Tensor, result: Any) -> None:
         if MODES.now.backward is not None:
@@ -225,7 +227,7 @@ class Learning(Resizing):
         call, self.changing_now = self.changing_now, None
         whole = call is not None and call[2][0] is target
         if not whole or result.dtype != target._a.dtype or result.shape != target._a.shape:
-            self.cut("a tensor was written to")
+            self.cut("a tensor was modified in place")
             return
         kind, op, args, attrs = call
         flows = kind == INPLACE and MODES.now.grad and op.differentiable
@@ -233,14 +235,16 @@ class Learning(Resizing):
         slot = self.ids.get(id(target))
         ours = slot is not None and slot[0] == RESULT and id(target) not in self.met
         if requires and not ours:
-            self.refuse_change(op, "a tensor from outside gets a history")
+            self.refuse_change(op, "an in-place change makes an input require grad")
             return
         if (
             target._node is not None
             and not requires
             and (ours or not isinstance(target._node, AccumulateGrad))
         ):
-            self.refuse_change(op, "a tensor with a history is changed unseen by autograd")
+            self.refuse_change(
+                op, "a tensor with a grad_fn is modified without autograd recording it"
+            )
             return
         kinds = (Kind(target._a, requires or target._node is not None),)
         roots = lambda slots, first: (Root(RESULT, first),)
@@ -266,7 +270,7 @@ class Learning(Resizing):
         return all(other != root for other in views)
 
     def learn_detach(self, tensor: Tensor) -> Any:
-        """A tensor is about to be detached; what comes of it, if it is a result of the region's."""
+        """A tensor is about to be detached; returns the detached tensor of a region's result."""
         slot = self.ids.get(id(tensor))
         if slot is None or slot[0] != RESULT:
             return None
@@ -290,12 +294,12 @@ class Learning(Resizing):
         own = [g for g in held if g is not None]
         once = all(len({id(t) for t in found}) == len(found) for found in (tensors, own))
         if not (once and all(map(takes_gradient, tensors)) and all(map(self.may_grow, own))):
-            self.cut("backward into gradients with views or a history, or past hooks")
+            self.cut("backward into gradients with views or a grad_fn, or with hooks registered")
             return
         self.going_back = (root, targets, held)
 
     def may_grow(self, gradient: Tensor) -> bool:
-        """Whether gradients can be added to one that is there already."""
+        """Whether gradients can be accumulated into an existing one."""
         plain = gradient.__class__ is Tensor and gradient._node is None
         return plain and trace.known_leaf(gradient) and self.may_change(gradient)
 
@@ -325,7 +329,7 @@ class Learning(Resizing):
             self.keep(token, grads)
 
     def learn_step(self, step: Any, optimizer: Any) -> Any:
-        """Make an optimizer's step, and learn it if its rule is all that it does."""
+        """Run an optimizer's step, and learn it if it does nothing but apply its rule."""
         self.prepare(())
         if not stepping.is_plain(optimizer):
             self.cut("an optimizer's step")
@@ -333,7 +337,7 @@ class Learning(Resizing):
             out = step(optimizer)
         if not self.learning or not self.path:
             return out
-        # Only now, since a first step makes the states.
+        # Only now, since the first step creates the states.
         known = stepping.learned(optimizer)
         if known is None:
             self.cut("an optimizer's step")
@@ -351,7 +355,7 @@ class Learning(Resizing):
 
 
 def varies(op: Any, args: Any) -> bool:
-    """Whether numbers among the operands may be others in each run of one program."""
+    """Whether numbers among the operands may vary from run to run of one program."""
     if getattr(op, "special", None) and any(is_special(op, x, False) for x in args[1:]):
         return False
     kinds = {x._a.dtype for x in args if isinstance(x, Tensor)}

@@ -1,9 +1,9 @@
-"""Comparing calls with tokens, by code that is made for each token.
+"""Comparing calls with tokens, by code that is generated for each token.
 
-Following is all that a matched call costs, so nothing is decided twice: which arguments are earlier
-results, which are leaves and which of these were met before is known when a token is learned, and
-becomes a straight line of comparisons. All are made before anything is noted, so a call that turns
-out to be another one leaves no trace.
+Comparing is the whole cost of a matched call, so nothing is decided twice: which arguments are
+earlier results, which are leaves and which of these were met before is known when a token is
+learned, and becomes straight-line comparisons. All are made before anything is recorded, so a call
+that does not match has no side effects.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def aside(array: np.ndarray) -> np.ndarray:
 
 PAIRED = 3  # up to so many tensors are compared one with another, which is faster
 
-# What the code may name. ``array_of`` reads a tensor's slot as it is: it fails for a tensor that is
-# pending, where ``x._a`` would compute it.
+# The names available to the code. ``array_of`` reads a tensor's slot directly: it fails for a
+# pending tensor, which ``x._a`` would compute.
 NAMES: dict[str, Any] = {
     "LET_OUT": LET_OUT, "Tensor": Tensor, "aside": aside,
     "array_of": Tensor.__dict__["_a"].__get__, "new": object.__new__, "same": same,
@@ -45,7 +45,7 @@ NAMES: dict[str, Any] = {
 
 
 def prepare(token: Token) -> None:
-    """Make the functions of a token: ``match`` for arguments, ``follow`` for whole calls."""
+    """Create the functions of a token: ``match`` for arguments, ``follow`` for whole calls."""
     known = {slot.number for slot in token.leaves}
     names: dict[str, Any] = dict(NAMES)
     checks, notes = _compared(token, known, names)
@@ -65,10 +65,10 @@ def prepare(token: Token) -> None:
 
 
 def _compared(token: Token, known: set[int], names: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """The comparisons of a token's arguments, and what is noted once all hold."""
+    """The comparisons of a token's arguments, and what is recorded once all hold."""
     checks: list[str] = []
     notes: list[str] = []
-    first: dict[int, int] = {}  # leaves that are met here, with the argument that they are
+    first: dict[int, int] = {}  # leaves that are met here, with their argument
     inside: list[int] = []  # of these arguments the ones in memory that NumPy can't reach
     for k, (kind, wanted) in enumerate(token.slots):
         if kind == RESULT:
@@ -107,12 +107,12 @@ def _leaf(k: int, slot: Any) -> list[str]:
         return [read, fits]
     if not slot.plain:
         found = [f"array_of(x{k})", fits, read]
-    else:  # often in the same memory as the last time
+    else:  # often in the same memory as last time
         same_as_before = (
             f"a{k} is leaf{k}.last() and x{k}.__class__ is class{k} and x{k}._node is node{k} "
             f"and x{k}._base is None and leaf{k}.seen == LET_OUT[0]"
         )
-        # Who holds the array is counted there: this code must not.
+        # References to the array are counted there: this code must not hold one.
         found = [read, f"if not ({same_as_before}):", f" del a{k}", f" {fits}", f" {read}"]
     return [*found, f"if id(x{k}) in region.met: return None"]
 
@@ -129,14 +129,14 @@ def _distinct(places: list[int]) -> list[str]:
 
 
 def _guarded(checks: list[str], leaves: bool) -> list[str]:
-    """Comparisons that say no where an argument is not a tensor with an array of its own."""
+    """Comparisons that fail if an argument is not a tensor with its own array."""
     if not leaves:
         return checks
     return ["try:", *(f" {c}" for c in checks), "except (AttributeError, TypeError): return None"]
 
 
 def _answer(token: Token, body: list[str], names: dict[str, Any]) -> list[str]:
-    """A call from its comparison to the pending tensors that it gives."""
+    """A call from its comparison to its pending results."""
     names["token"], names["after"], names["known"] = token, token.after, token.attrs
     attributes = "if attrs: return None"
     if token.attrs:
@@ -164,5 +164,5 @@ def _function(head: str, lines: list[str], names: dict[str, Any]) -> Any:
 
 @functools.lru_cache(4096)
 def _code(text: str) -> Any:
-    """Code that was compiled once: a course for another size has the same text, mostly."""
+    """Code compiled once: the path for another size mostly has the same text."""
     return compile(text, "<token>", "exec")

@@ -1,13 +1,13 @@
-"""Whole calls of public functions confirmed by compiled code, before a line of Python runs.
+"""Whole calls of public functions, confirmed by compiled code before any Python code runs.
 
-While a region is followed, Python starts functions by way of ``hook`` (PEP 523). Where a function
-of weft's is called on what it was called on the last time at this point of the trace, what it gave
-then is made anew as pending tensors, its tokens are noted, and the function does not run: see
-``whole_calls`` for what may be confirmed so. All other functions run as ever.
+While a region is followed, Python starts functions through ``hook`` (PEP 523). If one of weft's
+functions is called with the same arguments as last time at this point of the trace, its results are
+recreated as pending tensors, its tokens are recorded, and the function does not run: see
+``whole_calls`` for which calls may be confirmed. All other functions run as usual.
 
-As in ``native_matching``, new objects are made first, and from the comparisons to the last note
-nothing else runs. What Python has to decide (another array in the place of a leaf) is asked before
-everything is compared once more.
+As in ``native_matching``, new objects are created first, and from the comparisons to the last
+record nothing else runs. Python code that has to decide something (a different array for a leaf) is
+called before everything is compared once more.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ from weft.native.once import lazy, once
 # as a leaf that is met here, by its value, by its address.
 OF_RESULT, OF_LEAF, OF_ARGUMENT, NEW_LEAF, OF_VALUE, OF_ADDRESS = range(6)
 FLAT = 64  # arguments, items of lists and tensors of a module counted, that are compared
-SINGLE = -1  # in the place of a length: an argument that is not a list
-DEEP = 1 << 18  # bytes of the stack; functions that are called further in run without the hook
+SINGLE = -1  # instead of a length: an argument that is not a list
+DEEP = 1 << 18  # bytes of the stack; calls nested deeper run without the hook
 
-# The items of a call's tuple, behind the table: see ``whole_calls.Whole``.
+# The items of a call's tuple, after the table: see ``whole_calls.Whole``.
 CODE, LENGTHS, SEQUENCES, RECIPE, OBJECTS, TOKENS, AFTER, KINDS, NUMBERS, HOME = range(1, 11)
 GRAD, GIVEN, MEETING, SLOTS, RESULTS, SORT, CHANGE, SAME, TAKE, WAITS = range(11, 21)
 GUARDS, TENSORS, MODULE, GLOBALS, OUTERMOST = range(21, 26)
-# Of the change in place with which a call ends: see ``whole_calls.change_items``.
+# Of the in-place change with which a call ends: see ``whole_calls.change_items``.
 TOKEN, BEHIND, OF_LEAF_NUMBER, NUMBER, FIRST, KIND, NAME, LINES, INSTRUCTION = range(9)
-# What is made for it beforehand: entries of ``hidden`` and ``bumped``, the stamp, the mark.
+# Prepared objects: entries of ``hidden`` and ``bumped``, the stamp, the mark.
 ENTRY, BUMP, STAMP, MARK = range(4)
 KEPT_CHANGES = 9  # of the length of a version cell, as in ``inplace.note_change``
-# Of the hook's: functions that learn, the module with the default dtype, the code of
-# ``Tensor.backward``, and those who are told of backward passes.
+# The hook's: functions that learn, the module with the default dtype, the code of
+# ``Tensor.backward``, and the listeners to backward passes.
 BEGIN, END, DEFAULTS, BACKWARD_CODE, WATCHERS = range(1, 6)
 # The words of the hook's memory.
 THREAD, REGION, OWN, STACK, BUSY, NOW = range(0, 48, 8)
@@ -84,7 +84,7 @@ _OBJECTS = {
 class Same(Emitter):
     """``same(a, b)``: whether two plain values are equal, and of one class; or null.
 
-    Null also for what is left to ``trace.same``, the specification.
+    Null also in cases that are left to ``trace.same``, the specification.
     """
 
     def __init__(self, name: str, places: dict[str, int]) -> None:
@@ -139,7 +139,7 @@ class Same(Emitter):
 
 
 class WholeCall(Confirming):
-    """``whole_call(region, locals)``: what a call gives that is the expected one; or None."""
+    """``whole_call(region, locals)``: the results of a call, if it is the expected one; or None."""
 
     def write(self) -> None:
         self.locals, self.flat = self.argument(1), self.stack(FLAT)
@@ -178,19 +178,19 @@ class WholeCall(Confirming):
         return self.load(self.flat, self.scaled(i))
 
     def python(self, function: LLVMValue, *args: LLVMValue) -> LLVMValue:
-        """Call a function of Python's; a new reference."""
+        """Call a Python function; a new reference."""
         given = self.stack(len(args) + 1)
         for k, x in enumerate(args):
             self.store(x, given, 8 + 8 * k)
-        flags = LLVMValue(str(len(args) - (1 << 63)), "i64")  # the place before them may be used
+        flags = LLVMValue(str(len(args) - (1 << 63)), "i64")  # the slot before them may be used
         return self.need(self.call("PyObject_Vectorcall", function, self.at(given, 8), flags, NULL))
 
     def need_true(self, answer: LLVMValue) -> None:
-        self.drop(answer)  # True and False are never gone
+        self.drop(answer)  # True and False are immortal here
         self.leave_unless(self.is_known(answer, "True"), "decline")
 
     def check_module(self) -> None:
-        """Whether the module that is called, if it is one, is as it was: see ``whole_modules``."""
+        """Whether the called module, if it is one, is unmodified: see ``whole_modules``."""
         module = self.item(self.own, MODULE)
         with self.otherwise(self.is_known(module, "None")):
             known = self.load(self.words(RECIPE), 8)  # its address
@@ -213,7 +213,7 @@ class WholeCall(Confirming):
             self.leave_unless(same, "decline")
 
     def count_call(self) -> None:
-        """Count the call of a module that no other has, outside of all: ``Module.__call__``."""
+        """Count the outermost call of a module: ``Module.__call__``."""
         with self.when(self.is_known(self.item(self.own, OUTERMOST), "True")):
             now, state = self.load(LLVMValue(STATE), NOW), self.layout.state
             with self.when(self.is_known(self.load(now, state["scope"]), "''")):
@@ -269,8 +269,8 @@ class WholeCall(Confirming):
             push(self.load(self.words(TENSORS), self.scaled(i)))
 
     def make_results(self) -> LLVMValue:
-        """A tuple that ``made`` owns: pending tensors, and room for a list of copies of memory and
-        for what notes a change in place.
+        """A tuple that ``made`` owns: pending tensors, and slots for a list of copies of memory and
+        for the objects that record an in-place change.
         """
         kinds, numbers = self.item(self.own, KINDS), self.item(self.own, NUMBERS)
         count = self.size(kinds)
@@ -278,7 +278,7 @@ class WholeCall(Confirming):
         self.store(results, self.made)
         with self.each(count) as k:
             kind = self.item(kinds, k)
-            nobodys = self.is_known(kind, "None")  # what the function keeps to itself
+            nobodys = self.is_known(kind, "None")  # results that the function does not return
             with self.when(nobodys):
                 self.put(self.hold(kind), results, k)
             with self.otherwise(nobodys):
@@ -311,14 +311,16 @@ class WholeCall(Confirming):
         return self.is_known(outside, "True")
 
     def changes(self) -> LLVMValue:
-        """Whether the call ends with a change in place."""
+        """Whether the call ends with an in-place change."""
         return self.negated(self.is_known(self.item(self.own, CHANGE), "None"))
 
     def of_change(self, place: int) -> LLVMValue:
         return self.item(self.item(self.own, CHANGE), place)
 
     def prepare_change(self, results: LLVMValue) -> None:
-        """Make what notes a change in place, and find out whether that can wait."""
+        """Create the objects that record an in-place change, and find out whether it can be
+        deferred.
+        """
         with self.when(self.changes()):
             x, region = self.load(self.flat), self.region
             made = self.need(self.call("PyTuple_New", self.constant(4)))
@@ -337,13 +339,16 @@ class WholeCall(Confirming):
                         self.put(self.hold(item), noted, i)
             self.leave_unless(self.is_a(x, "Tensor", "Parameter"), "decline")
             cell = self.load(x, self.layout.tensor["_vc"])
-            self.leave_unless(self.is_a(cell, "list"), "decline")  # or it is not counted so
+            self.leave_unless(
+                self.is_a(cell, "list"), "decline"
+            )  # or its version is counted differently
             self.ask_to_wait(x)
 
     def ask_to_wait(self, x: LLVMValue) -> None:
-        """Go on only if a change can wait: as ``Region.can_wait`` says, which is asked if unsure.
+        """Continue only if a change can be deferred: as ``Region.can_wait``, which is called if
+        unsure.
 
-        Of the counts of holders those are left out that Python code has while it looks.
+        References that Python code itself holds while it counts are subtracted.
         """
         ask, done = self.label(), self.label()
         number = self.load(self.at(self.of_change(OF_LEAF_NUMBER), BYTES), 0, "i64")
@@ -393,7 +398,7 @@ class WholeCall(Confirming):
             self.need_true(self.python(self.item(self.own, SAME), x, wanted))
 
     def compare_leaf(self, k: LLVMValue) -> None:
-        """Whether an argument is the leaf of the last time, in the same memory, not met yet."""
+        """Whether an argument is the same leaf as last time, in the same memory, not met yet."""
         index = self.word(self.words(MEETING), k)
         x, slot = self.argument_at(index), self.item(self.slots, k)
         leaf, tensor = self.layout.leaf, self.layout.tensor
@@ -411,7 +416,7 @@ class WholeCall(Confirming):
                 self.leave_if(self.test("eq", other, x), "decline")
 
     def soften(self, left: LLVMValue, k: LLVMValue) -> None:
-        """Ask Python whether a tensor that is another one, or in other memory, can be a leaf."""
+        """Ask Python whether a different tensor, or one in different memory, can be the leaf."""
         tries = self.load(left, 0, "i64")
         self.leave_if(self.test("eq", tries, 0), "decline")
         self.store(self.arithmetic("sub", tries, 1), left)
@@ -444,7 +449,7 @@ class WholeCall(Confirming):
         self.drop(before)
 
     def change(self, results: LLVMValue) -> None:
-        """Note the change in place with which the call ends: ``Region.change_later``."""
+        """Record the in-place change with which the call ends: ``Region.change_later``."""
         x, slots = self.load(self.flat), self.layout.tensor
         made = self.item(results, self.arithmetic("add", self.size(self.item(self.own, KINDS)), 1))
         handles, hidden = self.of_region("handles"), self.of_region("hidden")
@@ -522,7 +527,7 @@ class WholeCall(Confirming):
 
 
 class Hook(Emitter):
-    """``hook(thread, frame, flag)``: what Python starts a function with."""
+    """``hook(thread, frame, flag)``: the frame evaluation function."""
 
     def __init__(
         self, name: str, places: dict[str, int], layout: MatchingLayout, frames: FrameLayout,
@@ -574,7 +579,7 @@ class Hook(Emitter):
         self.run_further_in(state, frame)
 
     def check(self, region: LLVMValue, now: LLVMValue) -> None:
-        """Go on only where nothing is on that regions do not know."""
+        """Continue only if no mode is active that regions do not support."""
         layout = self.layout
         no, none = self.known("False"), self.known("None")
         default = self.call(
@@ -599,9 +604,9 @@ class Hook(Emitter):
     def go_back(
         self, region: LLVMValue, point: LLVMValue, grad: LLVMValue, given: LLVMValue
     ) -> None:
-        """Confirm ``root.backward()``: what ``Region.confirms_pass`` does, before it is asked.
+        """Confirm ``root.backward()``, as ``Region.confirms_pass`` does later.
 
-        A pass with arguments, or that somebody watches, runs.
+        A pass with arguments, or with listeners, runs.
         """
         layout, none = self.layout, self.known("None")
         watched = self.size(self.item(self.own, WATCHERS))
@@ -619,7 +624,7 @@ class Hook(Emitter):
             with self.when(fits):
                 done = self.python(quick, region, self.load(given))
                 self.leave_if(self.test("eq", done, NULL), "fail")
-                self.drop(done)  # True and None are never gone
+                self.drop(done)  # True and None are immortal here
                 with self.when(self.is_known(done, "True")):
                     self.finish(self.hold(none))
                     self.here(self.label())
@@ -634,7 +639,7 @@ class Hook(Emitter):
         count: LLVMValue,
         frame: LLVMValue,
     ) -> None:
-        """Let the function run while it is watched, if it was not given up at this point."""
+        """Run the function and observe it, if it was not given up at this point."""
         self.leave_unless(self.test("eq", self.load(state, BUSY, "i64"), 0), "run")
         point = self.load(region, self.layout.region["at"])
         tried = self.load(point, self.layout.point["tried"])
@@ -697,7 +702,7 @@ class Hook(Emitter):
         self.give(self.default(frame))
 
     def end(self, result: LLVMValue) -> None:
-        """Tell what the function gave, or None with an error kept aside."""
+        """Report the function's result, or None with the error kept aside."""
         error = self.stack(3)
         places = [self.at(error, 8 * k) for k in range(3)]
         self.call("PyErr_Fetch", *places, kind="void")
@@ -727,7 +732,9 @@ class Hook(Emitter):
         return self.value("ptr", f"call ptr {run}(ptr %thread, ptr {frame}, i32 {flag})")
 
     def run_further_in(self, state: LLVMValue, frame: LLVMValue) -> None:
-        """Run the function. Far in, Python runs functions without using up the stack of C."""
+        """Run the function. In deep recursion, Python runs functions without consuming the C
+        stack.
+        """
         here = self.value("i64", f"ptrtoint ptr {self.stack(1)} to i64")
         used = self.arithmetic("sub", self.load(state, STACK, "i64"), here)
         ours = self.test("eq", self.load(state, THREAD), LLVMValue("%thread"))
@@ -745,7 +752,7 @@ class Hook(Emitter):
         self.call("_PyInterpreterState_SetEvalFrameFunc", interpreter, function, kind="void")
 
     def text(self) -> str:
-        """The function as LLVM code, with the hook's memory."""
+        """The function as LLVM IR, with the hook's memory."""
         memory = f"{STATE} = internal global [6 x i64] zeroinitializer\n"
         head = f"define ptr @{self.name}(ptr %thread, ptr %frame, i32 %flag) {{\nentry:"
         own = f"  %self = load ptr, ptr getelementptr (i8, ptr {STATE}, i64 {OWN})"
@@ -754,7 +761,7 @@ class Hook(Emitter):
 
 
 class Switch(Emitter):
-    """``switch(region, now)``: start functions by the hook; False if somebody else does."""
+    """``switch(region, now)``: install the hook; False if another one is installed."""
 
     def __init__(self, name: str, places: dict[str, int]) -> None:
         super().__init__(name, places)
@@ -780,7 +787,7 @@ class Switch(Emitter):
 
 
 class SwitchOff(Emitter):
-    """``switch_off()``: start functions as ever."""
+    """``switch_off()``: remove the hook."""
 
     def __init__(self, name: str, places: dict[str, int]) -> None:
         super().__init__(name, places)
@@ -806,8 +813,8 @@ class Marks:
         self.set.argtypes = (ctypes.py_object, ctypes.c_ssize_t, ctypes.c_void_p)
         self.index = ask(None)
         if self.index < 0:
-            raise Unsupported("no room for marks on code")
-        # Where a code object keeps them is found with a code object of our own.
+            raise Unsupported("code objects have no free co_extra slot")
+        # Where a code object stores them is found with a code object of our own.
         probe = compile("0", "<probe>", "eval")
         word = ctypes.c_size_t.from_address
         size = types.CodeType.__basicsize__
@@ -816,11 +823,11 @@ class Marks:
         after = [word(id(probe) + at).value for at in range(0, size, 8)]
         changed = [8 * k for k, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
         if len(changed) != 1 or before[changed[0] // 8]:
-            raise Unsupported("marks on code lie elsewhere")
+            raise Unsupported("unsupported layout of co_extra")
         self.place = changed[0]
         block = word(id(probe) + self.place).value
         if word(block).value <= self.index or word(block + 8 + 8 * self.index).value != 0xABCDE:
-            raise Unsupported("marks on code differ")
+            raise Unsupported("unsupported layout of co_extra")
 
     def add(self, code: types.CodeType, arguments: int) -> None:
         """Mark the code of a function with so many arguments, if the hook can end its frames."""
@@ -830,7 +837,7 @@ class Marks:
 
     def put(self, code: types.CodeType, mark: int) -> None:
         if self.set(code, self.index, mark):
-            raise Unsupported("marks on code can't be set")
+            raise Unsupported("co_extra can't be set")
 
 
 def way_out(code: types.CodeType) -> int | None:
@@ -845,10 +852,10 @@ def way_out(code: types.CodeType) -> int | None:
 
 
 def probe() -> FrameLayout:
-    """Where frames keep code and arguments, tried out on one that runs."""
+    """Where frames store code and arguments, verified on a running one."""
     layout = frame_layout()
     if layout is None:
-        raise Unsupported("frames lie elsewhere")
+        raise Unsupported("unsupported frame layout")
 
     def inside(first: Any, *rest: Any, third: Any) -> bool:
         word = ctypes.c_size_t.from_address
@@ -857,7 +864,7 @@ def probe() -> FrameLayout:
         return found == [id(first), id(third), id(rest)]
 
     if not inside(object(), object(), third=object()):
-        raise Unsupported("the arguments of frames lie elsewhere")
+        raise Unsupported("unsupported frame layout: arguments")
     return layout
 
 
@@ -866,7 +873,7 @@ class HookFunctions:
 
     def __init__(self, begin: Callable, end: Callable, fits: Callable, back: Any) -> None:
         if native_matching.prepared() is None:
-            raise Unsupported("objects differ")
+            raise Unsupported("unsupported object layout")
         self.marks, frames, layout = Marks(), probe(), WholeLayout()
         objects = {**_OBJECTS, "fits": fits}
         self.held = (objects, begin, end)
@@ -905,7 +912,7 @@ class HookFunctions:
 
 
 class WholeLayout(MatchingLayout):
-    """What ``MatchingLayout`` knows, and what the hook looks at."""
+    """``MatchingLayout``, and the offsets that the hook reads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -915,7 +922,7 @@ class WholeLayout(MatchingLayout):
 
 @once
 def make(begin: Callable, end: Callable, fits: Callable, back: Any) -> HookFunctions | None:
-    """The compiled functions, or None where Python is not what they know."""
+    """The compiled functions, or None on an unsupported Python."""
     try:
         return HookFunctions(begin, end, fits, back)
     except (AttributeError, Unsupported):

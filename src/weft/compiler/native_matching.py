@@ -1,12 +1,12 @@
-"""Comparing calls with tokens by compiled code: what ``matching`` says in Python, as built-ins.
+"""Comparing calls with tokens by compiled code: ``matching`` as built-in functions.
 
-A call that is the expected one, on leaves in the memory that they had the last time, is confirmed
-by comparing addresses: the functions made here look at the objects themselves (``codegen.emit``).
-They give None for whatever they do not take, before anything is noted, and the Python code of
-``matching``, which is the specification, decides.
+An expected call, on leaves in the same memory as last time, is confirmed by comparing addresses:
+the functions generated here read the objects themselves (``codegen.emit``). They return None for
+unsupported cases, before anything is recorded, and the Python code of ``matching``, which is the
+specification, decides.
 
-New objects are made first of all, since an allocation can start the garbage collector and with it
-any code; from the comparisons to the last note nothing else runs.
+New objects are created first, since an allocation can start the garbage collector and with it any
+code; from the comparisons to the last record nothing else runs.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from weft.native.codegen.records import BASE, Slots, Unsupported
 from weft.native.once import lazy, once
 
 # How an argument is compared: with a result, with a leaf that was met, with an argument before it,
-# with what a leaf was the last time, by its class, by its identity.
+# with the leaf of last time, by its class, by its identity.
 OF_RESULT, OF_LEAF, OF_ARGUMENT, NEW_LEAF, OF_CLASS, OF_IDENTITY = range(6)
 
-# The items of a function's ``self``, behind the table.
+# The items of a function's ``self``, after the table.
 TOKEN, AFTER, ATTRS, RECIPE, OBJECTS, KINDS, NUMBERS, HOME = range(1, 9)
 REGION, FALLBACK, SETTINGS = range(1, 4)
 PARAMS, LEAVES, GRADIENTS, STATES, REFERENCES, STATE, OWNERS, OWNED, SIZES, NAMES, VALUES, SEEN = (
@@ -61,13 +61,13 @@ _OBJECTS = {
     "'_default'": sys.intern("_default"), "list": list, "ndarray": np.ndarray,
     "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
 }  # fmt: skip
-OWNS = 4  # of an array's flags: its memory is its own
+OWNS = 4  # of an array's flags: it owns its memory
 WEAK_REFERENCES = np.ndarray.__weakrefoffset__
 EXACT = 2.0**24  # counters below this count by one in every float type
 
 
 class MatchingLayout:
-    """Where the objects that are compared keep what is read and written."""
+    """The offsets of the fields that are read and written in compared objects."""
 
     def __init__(self) -> None:
         self.tensor = Slots(Tensor, *records.TENSOR)
@@ -80,20 +80,20 @@ class MatchingLayout:
         probe = Stretch.__new__(Stretch)
         reference = weakref.ref(probe)
         if ctypes.c_size_t.from_address(id(reference) + HEAD).value != id(probe):
-            raise Unsupported("weak references differ")
+            raise Unsupported("unsupported layout of weak references")
 
     def __repr__(self) -> str:
         return repr(vars(self))
 
 
 class Confirming(Emitter):
-    """What all these functions are made of; labels ``decline`` and ``fail`` end them early."""
+    """The common base of these functions; labels ``decline`` and ``fail`` end them early."""
 
     def __init__(self, name: str, places: dict[str, int], layout: MatchingLayout) -> None:
         super().__init__(name, places)
         self.layout, self.own = layout, LLVMValue("%self")
         self.region = self.item(self.own, REGION) if self.bound else self.argument(0)
-        self.made = self.empty()  # what is let go of if the function ends early
+        self.made = self.empty()  # references released if the function ends early
         self.write()
         self.here("decline")
         self.drop(self.load(self.made))
@@ -114,7 +114,7 @@ class Confirming(Emitter):
         return self.load(self.region, self.layout.region[name])
 
     def need(self, value: LLVMValue) -> LLVMValue:
-        """Leave with the error that was raised if there is no value."""
+        """Leave with the raised error if there is no value."""
         self.leave_if(self.test("eq", value, NULL), "fail")
         return value
 
@@ -134,7 +134,7 @@ class Confirming(Emitter):
         self.store(results, self.made)
         with self.each(self.size(kinds)) as k:
             self.put_pending(results, k, self.item(numbers, k), self.item(kinds, k))
-        # Whatever ran meanwhile, and in other threads: the region must still be there.
+        # Any code may have run meanwhile, also in other threads: the region must still exist.
         for name, known in (("at", self.item(self.own, HOME)), ("busy", self.known("False"))):
             self.leave_unless(self.test("eq", self.of_region(name), known), "decline")
         return results
@@ -161,10 +161,10 @@ class Confirming(Emitter):
     def compare_memory(
         self, x: LLVMValue, array: LLVMValue, slot: LLVMValue, otherwise: str
     ) -> None:
-        """Go on only with a tensor that can be a leaf, as far as this can tell.
+        """Continue only with a tensor that can be a leaf, as far as this code can tell.
 
-        It is in the memory that the leaf had the last time, or in memory of its own that nobody
-        else knows of, which lies in the same way: what ``LeafSlot.fits`` says of such a tensor.
+        It is in the same memory as the leaf last time, or in memory of its own without other
+        references, of the same layout: the same answer as ``LeafSlot.fits``.
         """
         leaf, tensor = self.layout.leaf, self.layout.tensor
         new, done, none = self.label(), self.label(), self.known("None")
@@ -187,7 +187,7 @@ class Confirming(Emitter):
             self.store(base, owner)
         holder = self.load(owner)
         self.leave_unless(self.is_a(holder, "ndarray"), otherwise)
-        known = self.load(holder, WEAK_REFERENCES)  # that of a flag would be one
+        known = self.load(holder, WEAK_REFERENCES)  # a flag's would be one
         self.leave_unless(self.test("eq", known, NULL), otherwise)
         owns = self.arithmetic("and", self.load(holder, FLAGS, "i32"), LLVMValue(str(OWNS), "i32"))
         self.leave_if(self.test("eq", owns, 0), otherwise)
@@ -206,7 +206,7 @@ class Confirming(Emitter):
         self.here(done)
 
     def advance(self) -> None:
-        """Note the token, and go to the point behind it."""
+        """Record the token, and go to the point after it."""
         self.append(self.of_region("path"), self.item(self.own, TOKEN))
         before = self.of_region("at")
         self.store(self.hold(self.item(self.own, AFTER)), self.region, self.layout.region["at"])
@@ -214,8 +214,8 @@ class Confirming(Emitter):
 
 
 class Before(Confirming):
-    """``before(op, args, attrs)`` of a region: what ``Region.before`` does where a call is expected
-    and compiled code confirms it. All else is left to that.
+    """``before(op, args, attrs)`` of a region: what ``Region.before`` does if a call is expected
+    and compiled code confirms it. All other cases are left to that method.
     """
 
     bound = True
@@ -246,7 +246,7 @@ class Before(Confirming):
         self.store(self.region, given, 8)
         for place in (1, 2):
             self.store(self.argument(place), given, 8 + 8 * place)
-        flags = LLVMValue(str(3 - (1 << 63)), "i64")  # the place before the arguments may be used
+        flags = LLVMValue(str(3 - (1 << 63)), "i64")  # the slot before the arguments may be used
         with self.each(self.size(following)) as k:
             token = self.element(following, k)
             quick = self.load(token, layout.token["quick"])
@@ -275,9 +275,9 @@ class Before(Confirming):
 
 
 class Follow(Confirming):
-    """``follow(region, args, attrs)``: the pending results of the call that is expected."""
+    """``follow(region, args, attrs)``: the pending results of the expected call."""
 
-    several = False  # whether results are given as a tuple
+    several = False  # whether results are returned as a tuple
 
     def write(self) -> None:
         self.args, self.attrs = self.argument(1), self.argument(2)
@@ -326,7 +326,7 @@ class Follow(Confirming):
         self.here(done)
 
     def asked(self, i: LLVMValue) -> tuple[LLVMValue, LLVMValue, LLVMValue, LLVMValue]:
-        """How an argument is compared, with which number and what object; and the argument."""
+        """How an argument is compared, with which number and object; and the argument."""
         place = self.arithmetic("mul", LLVMValue(i, "i64"), 16)
         way, number = (self.load(self.at(self.recipe, place), k, "i64") for k in (0, 8))
         return way, number, self.item(self.objects, i), self.item(self.args, i)
@@ -347,7 +347,7 @@ class Follow(Confirming):
             self.compare_leaf(i, x, wanted)
 
     def compare_leaf(self, i: LLVMValue, x: LLVMValue, slot: LLVMValue) -> None:
-        """Whether a tensor is the leaf of the last time, in the same memory, and not met yet."""
+        """Whether a tensor is the same leaf as last time, in the same memory, and not met yet."""
         leaf, tensor = self.layout.leaf, self.layout.tensor
         same = self.test("eq", self.type_of(x), self.load(slot, leaf["cls"]))
         self.leave_unless(same, "decline")
@@ -381,7 +381,7 @@ class FollowSeveral(Follow):
 class Backward(Confirming):
     """``backward(region, root)``: put pending gradients into leaves, if these take them; or None.
 
-    The root's number stands in the place of attributes.
+    The root's number is passed instead of attributes.
     """
 
     def write(self) -> None:
@@ -414,11 +414,10 @@ class Backward(Confirming):
 
 
 class ConfirmStep(Confirming):
-    """``step(region)``: note the states of an optimizer as leaves, if all is as it was; or None.
+    """``step(region)``: record an optimizer's states as leaves, if all is unchanged; or None.
 
     Compared are its parameters with leaves, their gradients with results, its state and its groups
-    entry by entry, and the memory of the states with that of the last time: see
-    ``stepping.Usual``.
+    entry by entry, and the memory of the states with that of last time: see ``stepping.Usual``.
     """
 
     def write(self) -> None:
@@ -460,7 +459,9 @@ class ConfirmStep(Confirming):
             self.compare_entries(self.item(owned, k), size, names, values, place)
 
     def compare_groups(self) -> None:
-        """Whether groups, their settings and parameters are as they were, and none more moves."""
+        """Whether groups, their settings and parameters are unchanged, and no other parameter
+        moves.
+        """
         groups, settings = self.item(self.own, GROUPS), self.item(self.own, SETTINGS_OF)
         names, values = (self.item(self.own, k) for k in (SETTING_NAMES, SETTING_VALUES))
         counts, lengths = (self.at(self.item(self.own, k), BYTES) for k in (COUNTS, LENGTHS))
@@ -494,7 +495,7 @@ class ConfirmStep(Confirming):
         values: LLVMValue,
         place: LLVMValue,
     ) -> None:
-        """Whether a dict has just these entries, which stand from a place on; that moves on.
+        """Whether a dict has exactly the entries listed from a position on, which advances.
 
         ``float`` as a value stands for any number of that class.
         """
@@ -516,9 +517,9 @@ class ConfirmStep(Confirming):
 
 
 class HandOver(Confirming):
-    """``hand_over(region, arrays, numbers)``: give pending results their values.
+    """``hand_over(region, arrays, numbers)``: set the values of pending results.
 
-    ``numbers`` are those of the results, as words; None in the place of a result is passed over.
+    ``numbers`` are those of the results, as words; None instead of a result is skipped.
     """
 
     def write(self) -> None:
@@ -538,12 +539,12 @@ class HandOver(Confirming):
 
 
 class HeldResults(Confirming):
-    """``held(region, numbers)``: the results that somebody else holds, as bits; None for many.
+    """``held(region, numbers)``: the results with other references, as bits; None for many.
 
-    ``numbers`` are those of the results to look at, as words, in order.
+    ``numbers`` are those of the results to check, as words, in order.
     """
 
-    LIMIT = 1024  # results whose bits there is room for
+    LIMIT = 1024  # the number of results whose bits fit
 
     def write(self) -> None:
         numbers, count = self.argument(1), self.size(self.argument(1))
@@ -558,7 +559,7 @@ class HeldResults(Confirming):
         with self.each(self.arithmetic("sdiv", count, 8)) as k:
             number = self.load(words, self.scaled(k), "i64")
             t = self.element(handles, number)
-            others = self.test("sgt", self.load(t, 0, "i64"), 1)  # the count of its holders
+            others = self.test("sgt", self.load(t, 0, "i64"), 1)  # its reference count
             with self.when(self.both(others, self.test("ne", t, self.known("None")))):
                 at = self.scaled(self.arithmetic("sdiv", number, 64))
                 one = self.value("i64", f"shl i64 1, {self.arithmetic('srem', number, 64)}")
@@ -569,7 +570,7 @@ class HeldResults(Confirming):
 
 
 class NoteChanges(Confirming):
-    """``note_changes(tensors, mark)``: count one change of many tensors by one op.
+    """``note_changes(tensors, mark)``: record one change of many tensors by one op.
 
     What ``inplace.note_changes`` does with their version cells.
     """
@@ -598,7 +599,7 @@ class NoteChanges(Confirming):
 class NextAge(Confirming):
     """``next_age(arrays, places)``: one more than the number that all of some arrays hold; or None.
 
-    None also for what ``updates.Update`` has to look at.
+    None also in cases that are left to ``updates.Update``.
     """
 
     def write(self) -> None:
@@ -684,7 +685,7 @@ class MatchingFunctions:
 
 @once
 def prepared() -> MatchingFunctions | None:
-    """The compiled functions, which need not be compiled yet."""
+    """The compiled functions, which may still be being compiled."""
     try:
         return MatchingFunctions()
     except Unsupported:
@@ -706,7 +707,7 @@ def _functions() -> MatchingFunctions | None:
 
 
 def functions() -> MatchingFunctions | None:
-    """The compiled functions, or None where objects are not what they know."""
+    """The compiled functions, or None for unsupported object layouts."""
     return _functions() if selection.ready() else None
 
 
@@ -743,7 +744,7 @@ def words(numbers: Any) -> bytes:
 
 
 def before(region: Any) -> Any:
-    """A region's method ``before``: compiled code, with Python's behind it."""
+    """A region's method ``before``: compiled code that falls back to Python."""
     made, python = functions(), region.before
     if made is None:
         return python
@@ -751,11 +752,11 @@ def before(region: Any) -> Any:
 
 
 def equip(token: Token) -> None:
-    """Give a token its compiled function, where there is one for such."""
+    """Give a token its compiled function, if it is supported."""
     if token.step is not None and token.step.usual is not None:
         token.step.usual.equip()
     if token.quick is not None or token.kind not in (CALL, BACKWARD) or any(token.held):
-        return  # what adds to gradients that are there is compared by Python
+        return  # passes that accumulate into existing gradients are compared by Python
     made = functions()
     if made is None:
         return

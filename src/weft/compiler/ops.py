@@ -10,11 +10,11 @@ from weft.compiler.ir import Work, WorkNode, attrs_key
 from weft.core import planning, quiet
 from weft.core.dispatch import Op
 
-UNASKED = object()  # stands for the key of a work until somebody asks for it
+UNASKED = object()  # placeholder for a work's key until it is requested
 
 
 class OpWork(Work):
-    """An op under attributes, laid out as dispatch does it."""
+    """An op with attributes; results have the layout that dispatch gives them."""
 
     def __init__(self, op: Op, attrs: dict[str, Any]) -> None:
         self.op, self.attrs, self.name = op, attrs, op.name

@@ -1,8 +1,8 @@
 """From a path of the trace to programs: one for the values, one for their backward pass.
 
-An ``ExecutionPlan`` serves one path and one set of results that the program still holds when values
-are wanted. It knows how to compute these, what to write over leaves, and which history results
-get: a result that requires a gradient has a node whose backward is one program, too.
+An ``ExecutionPlan`` serves one path and one set of results that the program still references when
+values are needed. It knows how to compute these, what to write to leaves, and which ``grad_fn``
+results get: a result that requires a gradient has a node whose backward is one program, too.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
 ndarray = np.ndarray
 
 
-# What a program raises where values can't be used.
+# What a program raises for invalid values.
 BY_VALUE = (ArithmeticError, AttributeError, IndexError, RuntimeError, TypeError, ValueError)
 
 
 class Impossible(Exception):
-    """What a program can't do; the region runs such calls eagerly."""
+    """Not supported by programs; the region runs such calls eagerly."""
 
 
 def lower(*given: Any, memory: Any = None) -> Any:
-    """The program for some nodes: native, or interpreted where that was asked for."""
+    """The program for some nodes: native, or interpreted if requested."""
     if os.environ.get("WEFT_COMPILE") == "interpret":
         from weft.compiler.interpret import Interpreted
 
@@ -90,17 +90,17 @@ class Builder:
         self, path: Sequence[Token], ends: Collection[int] = (), passes: bool = True
     ) -> None:
         self.ends = ends  # results at which gradients stop, as at leaves
-        self.with_passes = passes  # or gradients are values that are given
+        self.with_passes = passes  # or gradients are inputs
         self.number_of: dict[Ref, int] = {}  # of results
         self.inner: dict[Ref, int] = {}  # those results as leaves, with their numbers
         self.specs: list[Spec] = []
         self.flows: set[Ref] = set()
         self.values: list[Ref] = []  # by the number of the result
         self.leaves: dict[int, Ref] = {}  # by number
-        self.numbers: list[tuple[int, int]] = []  # operands that are given in each run
-        # Of each backward pass: how many calls came before it, and its nodes.
+        self.numbers: list[tuple[int, int]] = []  # operands that are passed in each run
+        # For each backward pass: how many calls came before it, and its nodes.
         self.passes: list[tuple[int, range]] = []
-        self.consumed: set[Ref] = set()  # what these passes have gone through
+        self.consumed: set[Ref] = set()  # the nodes that these passes have visited
         self.made: dict[Token, int] = {}  # the nodes of calls
         for self.at, token in enumerate(path):
             self.take(token)
@@ -113,7 +113,7 @@ class Builder:
         return spec
 
     def leaf(self, shape: Any, dtype: Any, grad: bool) -> Ref:
-        """A value that is given."""
+        """A value that is an input."""
         held = object.__new__(Leaf)
         held._hold, held.version, held.grad, held.live = None, 0, grad, None
         return Ref(self.add(INPUT, INPUT, (), {}, shape, dtype, leaf=held).id)
@@ -141,7 +141,7 @@ class Builder:
                 args.append(what(1))  # its class is part of the trace, its value is not
             else:
                 args.append(self.argument(kind, what))
-        if token.kind == ASSIGN:  # what the target was does not matter
+        if token.kind == ASSIGN:  # the old value of the target does not matter
             del args[0]
         spec = self.add(
             *(FORWARD, op, tuple(args), token.attrs, shape, dtype),
@@ -182,7 +182,7 @@ class Builder:
             self.values.append(values[place])
 
     def go_back(self, token: Token) -> None:
-        """A backward pass; its gradients are added to those that are there already."""
+        """A backward pass; its gradients are accumulated into existing ones."""
         if not self.with_passes:
             for kind in token.kinds:
                 ref = self.leaf(kind.shape, kind.dtype, False)
@@ -228,7 +228,7 @@ class Builder:
         return [k for k, ref in sorted(self.leaves.items()) if ref in arrived], made
 
     def accumulated(self, leaf: Ref, arrived: dict[Ref, list[Any]]) -> Ref:
-        """The gradient of a leaf: the sum of what arrived there."""
+        """The gradient of a leaf: the sum of the gradients that arrived there."""
         spec = self.specs[leaf.node]
         attrs = {"of": leaf.node, "index": leaf.index}
         terms = tuple(arrived[leaf])
@@ -236,7 +236,7 @@ class Builder:
         return Ref(made.id)
 
     def without_cuts(self, specs: Sequence[Spec]) -> list[Spec]:
-        """The nodes with ``detach`` left out: what comes of it is the value itself."""
+        """The nodes without ``detach``, whose result is the value itself."""
         cuts: dict[Ref, Ref] = {}
         for spec in self.specs:
             if spec.op is CUT:
@@ -259,7 +259,7 @@ def reached(path: Sequence[Token], root: int) -> list[LeafSlot]:
 
 
 class ExecutionPlan:
-    """How one path is computed, for one set of results that are still held."""
+    """How one path is computed, for one set of results that are still referenced."""
 
     def __init__(
         self,
@@ -273,9 +273,9 @@ class ExecutionPlan:
         self.path = tuple(path)
         with no_collection():
             self._make(path, arrays, held, numbers, memory)
-        # Views that nobody has read so far: see ``late_views``.
+        # Views that have not been read so far: see ``late_views``.
         self.late = self._only_views(held) if late and not self.tapes else set()
-        # Whether a run calls no op, so that it does not matter what else is switched on.
+        # Whether a run calls no op, so that active modes do not matter.
         self.native = self.program.is_native and self.late.issuperset(self.views)
 
     def _make(
@@ -293,19 +293,19 @@ class ExecutionPlan:
         self.views = [k for k in range(len(kinds)) if held >> k & 1 and roots[k] != Root(RESULT, k)]
         bases = {roots[k].number for k in self.views if roots[k].where == RESULT}
         own = {k for k in range(len(kinds)) if held >> k & 1} - set(self.views)
-        self.wanted = sorted(own | bases)  # results with memory of their own
+        self.wanted = sorted(own | bases)  # results that own their memory
         changed = self._changed(path)
         self.wanted = [k for k in self.wanted if k not in changed.values()]
-        self.changed = changed  # leaves by number, with the result that is written over them
+        self.changed = changed  # leaves by number, with the result that is written to them
         self.seen = {*self.wanted, *changed.values()}  # in memory that the program could change
         live = [k for k in self.wanted if kinds[k].requires]
         self.origin = {k: self._maker(path, k) for k in self.views}
         self.order = sorted({*self.wanted, *self.views})
         self.kinds, self.roots = kinds, roots
         self.tapes: dict[int, history.ResultBackward] = {}
-        self.freed: dict[int, Any] = {}  # with the leaves behind them
+        self.freed: dict[int, Any] = {}  # with the leaves that they depend on
         saved: dict[int, None] = {}  # results that backward passes read
-        # Gradients stop at every result that the program can name, as at a node of its own.
+        # Gradients stop at every result that the program can reference, as at a separate node.
         ends = {k for k in (*live, *self.views) if kinds[k].requires}
         for k in live:
             behind = used_up(path, built, k) if built.passes else None
@@ -321,7 +321,7 @@ class ExecutionPlan:
         for tape in self.tapes.values():
             refuse_overwritten(path, tape.built)
         self.saved = [k for k in saved if k not in self.wanted]
-        # The leaves that results with a history depend on: they stay as long as it does.
+        # The leaves that results with a ``grad_fn`` depend on: they live as long as it does.
         tokens = needed_for(path, list(self.tapes))
         self.read = {w.number for t in tokens for kind, w in t.slots if kind == LEAF}
         forward = built.without_cuts(specs)
@@ -336,7 +336,7 @@ class ExecutionPlan:
         forward = with_numbers(forward, built.numbers, numbers)
         self.program = lower(forward, examples, wanted, writes, built.numbers, memory=memory)
         self.pick = picking([self.leaves[k] for k in self.program.leaves])
-        self.runs = self.last = 0  # how often it ran, and when, in runs of all programs
+        self.runs = self.last = 0  # how often it ran, and when, counted in runs of all programs
         made = native_matching.functions()
         self.hand_over = None if made is None else made.function("hand_over")
         self.places = native_matching.words(self.wanted)
@@ -358,7 +358,7 @@ class ExecutionPlan:
         for token in reversed(path):
             if token.first <= number:
                 return token, number - token.first
-        raise AssertionError("a result that no call gave")
+        raise AssertionError("a result that no recorded call returned")
 
     def begins_at(self) -> str:
         """The line of the program's first op."""
@@ -374,31 +374,33 @@ class ExecutionPlan:
         return lines
 
     def run(self, region: Region) -> bool:
-        """Compute, and give all that is held its values; False with nothing changed."""
+        """Compute, and set the values of all referenced results; False with nothing changed."""
         given = list(self.pick(region.arrays))
         try:
-            # The region itself need not be told of what it writes.
+            # The region itself need not be notified of its own writes.
             found = self.program.run(given, region.numbers, len(LISTENERS) == 1, True)
         except BaseException as error:
             found = self.program.rescued()
             if found is not None:
                 region.interruptions.append(error)
             elif not isinstance(error, BY_VALUE):
-                raise  # else eager mode meets the same, and says where
+                raise  # else eager mode raises the same error, with its line
         self.program.kept = None
         if found is None:
-            region.learned.note(region.learned.refused, "a program could not use these values")
+            region.learned.note(
+                region.learned.refused, "a compiled program does not support these values"
+            )
             return False
         try:
             self._deliver(region, found, self.hand_over)
-        except BaseException as error:  # of a signal's handler: what was computed is not lost
+        except BaseException as error:  # raised by a signal handler: computed values are not lost
             region.interruptions.append(error)
             self._deliver(region, found, None)
         region.path = []  # from here on there is nothing to compute
         return True
 
     def _deliver(self, region: Region, found: Sequence[ndarray], hand_over: Any) -> None:
-        """Give all that is held its values; done again where a signal has interrupted it."""
+        """Set the values of all referenced results; repeated if a signal has interrupted it."""
         self.runs += 1
         region.learned.runs = self.last = region.learned.runs + 1
         if region.hidden or region.bumped:
@@ -416,7 +418,7 @@ class ExecutionPlan:
         values = dict(zip((*self.wanted, *self.saved), found, strict=True))
         run = history.RegionRun(region, self.read)
         made = {}
-        for k in self.order:  # a history ends in those of earlier results
+        for k in self.order:  # a ``grad_fn`` leads to those of earlier results
             if k in self.origin:
                 self._view(region, k, made)
             elif handles[k] is not None:
@@ -430,7 +432,7 @@ class ExecutionPlan:
                 run.ends[k] = handles[k].alias_of()
 
     def _only_views(self, held: int) -> set[int]:
-        """The views that alone reach the memory of a result, which each run makes anew."""
+        """Views that are the only references to the memory of a result, recreated by each run."""
         shown = [self.roots[k] for k in self.views]
         changed = self.changed.values()
         return {
@@ -443,12 +445,12 @@ class ExecutionPlan:
         }
 
     def make_at_once(self, view: int) -> None:
-        """Be told that somebody has read a view."""
+        """Called when a view was read."""
         self.late.discard(view)
         self.native = False
 
     def _give(self, region: Region, found: Sequence[ndarray], hand_over: Any) -> None:
-        """Give results with memory of their own their values; none has a history to go back."""
+        """Give results that own their memory their values; none has a history to go back."""
         handles = region.handles
         if hand_over is not None:
             hand_over(region, found, self.places)
@@ -462,7 +464,7 @@ class ExecutionPlan:
                 history.attach_freed(region, k, leaves, plan, self.kinds[k])
 
     def _made(self, region: Region, token: Token, made: dict[Any, Any]) -> Any:
-        """What a call that gives views gives, once: it may give very many."""
+        """The views that a call returns, created once: there may be very many."""
         if token not in made:
             if MODES.now.grad is not token.grad:
                 with set_grad_enabled(token.grad):
@@ -477,7 +479,7 @@ class ExecutionPlan:
         return made[token]
 
     def _view(self, region: Region, number: int, made: dict[Any, Any]) -> Tensor:
-        """A view, made anew from the tensor whose memory it shows."""
+        """A view, recreated from the tensor whose memory it shows."""
         if number in made:
             return made[number]
         token, k = self.origin.get(number) or self._maker(self.path, number)
@@ -497,13 +499,13 @@ class ExecutionPlan:
 
 def picking(places: list[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
     """A function that picks the items at some places."""
-    if len(places) < 2:  # of which ``itemgetter`` would give the item alone
+    if len(places) < 2:  # for which ``itemgetter`` would return the item itself
         return lambda items: [items[k] for k in places]
     return itemgetter(*places)
 
 
 def changes(token: Token) -> list[tuple[int, tuple[int, Any]]]:
-    """What a call changes in place: the numbers of new values, with what was there before."""
+    """What a call changes in place: the numbers of new values, with those of the old ones."""
     if token.kind in (ASSIGN, INPLACE):
         return [(token.first, token.slots[0])]
     if token.kind == STEP:
@@ -514,15 +516,15 @@ def changes(token: Token) -> list[tuple[int, tuple[int, Any]]]:
 
 
 def used_up(path: Sequence[Token], built: Builder, number: int) -> tuple[list[int], Token] | None:
-    """The leaves behind a result whose graph backward passes have used up; None if they have not.
+    """The leaves of a result whose graph backward passes have freed; None if they have not.
 
-    With them the newest call whose values are gone.
+    With them the newest call whose saved values are gone.
 
-    What keeps nothing for its derivative is never used up. Where only a part of the graph is, and
-    where the result depends on gradients, eager mode knows what to do.
+    A graph that saves nothing for its derivatives is never freed. If only a part of it is, or if
+    the result depends on gradients, eager mode takes over.
     """
     if any(token.kind in (BACKWARD, STEP) for token in needed_for(path, [number])):
-        raise Impossible("results with a history that depend on gradients")
+        raise Impossible("results with a grad_fn that depend on gradients")
     leaves, made = built.imagined(number)
     kept = [s.forward for s in made if s.op.plan.holds]
     gone = [
@@ -532,14 +534,14 @@ def used_up(path: Sequence[Token], built: Builder, number: int) -> tuple[list[in
     if not gone:
         return None
     if built.values[number] not in built.consumed:
-        raise Impossible("results with a history after a backward pass")
+        raise Impossible("results with a grad_fn after a backward pass")
     return leaves, next(token for token, id in built.made.items() if id == gone[0])
 
 
 def refuse_overwritten(path: Sequence[Token], built: Builder, nodes: range | None = None) -> None:
-    """Leave backward passes that read what was changed in place since to eager mode's errors.
+    """Leave backward passes that read values modified in place since to eager mode, which raises.
 
-    Of its target a change in place keeps a copy if its own derivative needs one.
+    An in-place op saves a copy of its target if its own derivative needs it.
     """
     changed = {
         built.argument(*slot): built.made.get(token) for token in path for _, slot in changes(token)
@@ -556,7 +558,7 @@ def refuse_overwritten(path: Sequence[Token], built: Builder, nodes: range | Non
             for x in found:
                 own = kind == "input" and k == 0 and changed.get(x) == spec.forward
                 if x in changed and not own:
-                    raise Impossible("a backward pass reads what was changed in place")
+                    raise Impossible("a backward pass reads a tensor that was modified in place")
 
 
 def with_numbers(specs: list[Spec], places: Any, numbers: Sequence[float]) -> list[Spec]:
@@ -573,20 +575,20 @@ def with_numbers(specs: list[Spec], places: Any, numbers: Sequence[float]) -> li
 
 
 def realise(handle: Tensor, array: ndarray) -> None:
-    """Give a pending tensor its values; history comes later."""
+    """Set the values of a pending tensor; its ``grad_fn`` comes later."""
     handle._node = handle._base = handle._view = None
     handle._a = array
     forget_stamp(handle)
 
 
 def forget_stamp(tensor: Tensor) -> None:
-    """Unset what says that a tensor is pending, if that was not done before an interruption."""
+    """Clear the mark of a pending tensor, if an interruption prevented that before."""
     if hasattr(tensor, "_stamp"):
         del tensor._stamp
 
 
 def become(handle: Tensor, real: Tensor) -> None:
-    """Let a pending tensor be what eager mode has made in its place."""
+    """Turn a pending tensor into the one that eager mode has created for it."""
     handle._a, handle._node, handle._vc = real._a, real._node, real._vc
     handle._base, handle._view = real._base, real._view
     if real._base is not None:

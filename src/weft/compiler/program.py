@@ -1,8 +1,8 @@
 """A list of graph records as one native call.
 
 ``lower`` expands records into work (``expand``), rewrites it (``passes``) and plans each piece of
-it (``building``): what is left is a list of native calls whose results and scratch lie in one
-arena. Work that no kernel does is done by Python between two stretches of native calls.
+it (``building``): the result is a list of native calls whose results and scratch memory are in one
+arena. Work without a kernel is done by Python between two segments of native calls.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ __all__ = ["CannotLower", "Program", "lower"]
 
 ndarray = np.ndarray
 empty = np.empty
-LONGEST = 12  # kernels whose times are told
+LONGEST = 12  # kernels whose times are reported
 
 
 def needed_for(specs: Sequence[Spec], leaves: Any, ends: Any, writes: Any) -> set[int]:
-    """The nodes that some values depend on, by number. A backward node needs of its forward node
-    only what it reads, so that the node itself may not run.
+    """The nodes that some values depend on, by number. A backward node needs only the values that
+    it reads of its forward node, so the forward node itself may not run.
     """
     needed = {r.node for r in ends} | set(writes)
     for spec in reversed(specs):
@@ -67,12 +67,12 @@ def lower(
     numbers: Collection[tuple[int, int]] = (),
     memory: arena.Memory | None = None,
 ) -> Program:
-    """A program that computes values of a graph and writes some of them over leaves.
+    """A program that computes values of a graph and writes some of them to leaves.
 
-    ``leaves`` are examples of all leaves: their shapes, dtypes and strides are the program's.
-    ``wanted`` are the values that each run gives, in new memory; ``writes`` says which leaf takes
-    on which value when all else is done. ``numbers`` are operands, by record and position, that are
-    given anew for each run. ``memory`` is shared with other programs, which run in turn.
+    ``leaves`` are examples of all leaves: the program requires their shapes, dtypes and strides.
+    ``wanted`` are the values that each run returns, in new memory; ``writes`` maps leaves to the
+    values that they take at the end. ``numbers`` are operands, by record and position, that are
+    passed to each run. ``memory`` is shared with other programs, which do not run concurrently.
     """
     if not selection.ready():
         raise CannotLower("native code is off")
@@ -105,7 +105,9 @@ def _lowered(specs: Any, leaves: Any, wanted: Any, writes: Any, numbers: Any) ->
 
 
 def _model(x: Any) -> Any:
-    """What a program needs to know of a leaf: how it lies, and the values of counters."""
+    """The properties of a leaf that a program depends on: its layout, and the values of
+    counters.
+    """
     if not isinstance(x, ndarray) or x.size <= 1:
         return np.array(x) if isinstance(x, ndarray) else x
     return geometry(x).model()
@@ -119,9 +121,9 @@ def _build(
     in_place: bool,
     rows: dict[WorkNode, int],
 ) -> None:
-    """Plan all work: what only computes, the updates of parameters, and what reads these.
+    """Plan all work: pure computations, the updates of parameters, and nodes that read these.
 
-    ``rows`` are nodes that write rows over leaves.
+    ``rows`` are nodes that write rows to leaves.
     """
     leaves = building.leaves
     steps = [n for n in nodes if in_place and is_plain(n, leaves, writes)]
@@ -148,7 +150,7 @@ def _build(
         building.update(group)
     if building.undo:
         if any(isinstance(step, PythonCall) for step in building.steps):
-            raise NotInPlace  # what Python does may fail when rows were written
+            raise NotInPlace  # Python code may fail after rows were written
         building.check_apart(set(rows.values()))
     building.late = True
     for node in later:
@@ -160,7 +162,7 @@ def _build(
 
 
 class CallSequence:
-    """Native calls one after another, as the driver takes them."""
+    """A sequence of native calls, as the driver expects it."""
 
     def __init__(
         self, calls: Sequence[ProgramCall | Update], number: dict[int, int], base: int = 0
@@ -211,7 +213,7 @@ class CallSequence:
         drive(moves, count, bases, words, table, calls)
 
     def timed(self, drive: Any, bases: int) -> list[tuple[str, float]]:
-        """The same call by call, with the seconds that each takes."""
+        """The same call by call, with the seconds each takes."""
         found = []
         moves, count, words, table, _ = self.given
         drive(moves, count, bases, words, table, 0)
@@ -237,7 +239,7 @@ def _title(call: ProgramCall | Update) -> str:
 def _stretches(
     steps: Sequence[ProgramCall | PythonCall | Update], number: dict[int, int], base: int
 ) -> list[CallSequence | PythonCall]:
-    """Native calls one after another are one stretch."""
+    """Consecutive native calls form one segment."""
     found: list[CallSequence | PythonCall] = []
     calls: list[ProgramCall | Update] = []
     for step in (*steps, None):
@@ -256,17 +258,17 @@ NOT_RUN = 3  # the status before a native call
 
 
 class Program:
-    """What ``lower`` makes: see there. One run goes on at a time; others wait for it."""
+    """The result of ``lower``: see there. Only one run is active at a time; others wait for it."""
 
     written: Sequence[int] = ()  # which leaves are written to
-    kept: list[ndarray] | None = None  # the results of a run, until its caller has them
+    kept: list[ndarray] | None = None  # the results of a run, until its caller has taken them
 
     def __init__(
         self, built: Building, arena_bytes: int, memory: arena.Memory | None = None
     ) -> None:
         self.arena_bytes = arena_bytes
         if memory is None or any(isinstance(s, PythonCall) for s in (*built.steps, *built.writes)):
-            memory = arena.Memory()  # what Python does in between may run other programs
+            memory = arena.Memory()  # Python code in between may run other programs
         self._turn = memory.turn
         self._memory, self._base = memory.room(arena_bytes)
         outside = [b for b in built.buffers if b.kind != TEMPORARY and b.over is None]
@@ -274,7 +276,7 @@ class Program:
         number |= {id(b): number[id(b.over)] for b in built.buffers if b.kind == LEAF and b.over}
         self._bases = np.zeros(len(outside) + 1, np.int64)
         self._status = np.zeros(1, np.int64)
-        self._told = self._status.data  # which is read faster
+        self._told = self._status.data  # faster to read
         self.leaves: tuple[int, ...] = tuple(built.used)
         self._leaf_at = np.array([number[id(b)] for b in built.used.values()], np.int64)
         self._place_of = {int(at): k for k, at in enumerate(self._leaf_at)}
@@ -293,22 +295,22 @@ class Program:
         self.undo = _stretches(built.undo, number, self._base)
         self._result_at = np.array([number[id(p.buffer)] for p in built.results], np.int64)
         self._shapes = [(*p.lies, _plain(p.lies)) for p in built.results]
-        # The same in columns, if there is nothing to say of strides.
+        # The same in columns, if strides need not be specified.
         every = all(plain for *_, plain in self._shapes)
         columns = [[s[k] for s in self._shapes] for k in (0, 2)]
         self._all_plain = columns if every and self._shapes else None
         self._kept = built.keep, built.buffers
         self._notes = built.notes
         self._threads = threads.count()
-        self.source: tuple[Any, ...] = ()  # what ``lower`` made it from
-        self._again: Any = None  # makes the program anew, for another number of threads
+        self.source: tuple[Any, ...] = ()  # the arguments of ``lower``
+        self._again: Any = None  # rebuilds the program for a different number of threads
         self._python_calls = [
             s for s in (*self.steps, *self.writes) if isinstance(s, PythonCall)
         ]  # fmt: skip
         self._generators = [c.generator for c in self._python_calls if c.generator is not None]
-        self._given: dict[int, ndarray] = {}  # of a run: the arrays of buffers outside of the arena
+        self._given: dict[int, ndarray] = {}  # of a run: the arrays of buffers outside the arena
         self._drive = driver.run()
-        # Of the run that goes on, of the last one that was timed, and of all that are watched.
+        # Of the current run, of the last timed one, and of all watched runs.
         self._times: list[tuple[str, float]] | None = None
         self._measured: list[tuple[str, float]] | None = None
         self._watched: list[list[tuple[str, float]]] | None = None
@@ -333,7 +335,7 @@ class Program:
                 self._bases[self._number[id(b)]] = b.key
 
     def _recorded(self) -> ndarray:
-        """What the built-in function reads: see ``driver``."""
+        """The record that the built-in function reads: see ``driver``."""
         nothing = (0,) * 5
         stretches = [s[0].given if s else nothing for s in (self.steps, self.writes, self.undo)]  # type: ignore[union-attr]
         return np.array(
@@ -352,11 +354,11 @@ class Program:
         self, arrays: Sequence[Any], numbers: Sequence[float] = (), announced: bool = False,
         keep: bool = False,
     ) -> list[ndarray] | None:  # fmt: skip
-        """The wanted values, from leaves in the order of ``leaves``; None if they can't be used.
+        """The requested values, from leaves in the order of ``leaves``; None if they can't be used.
 
-        Then, as after an error, nothing has been written. ``announced`` says that all who listen
-        know of what will be written. A signal's handler that raises does so when the native call
-        has ended: ``rescued`` gives results that were to be kept for that.
+        Then, as after an error, nothing has been written. ``announced`` says that all listeners
+        know of the writes. If a signal handler raises, it does so when the native call has ended:
+        ``rescued`` returns results that were kept for that case.
         """
         if arrays.__class__ is not list:
             arrays = list(arrays)
@@ -394,7 +396,7 @@ class Program:
                 self._measured, self._times = self._times or self._measured, None
 
     def rescued(self) -> list[ndarray] | None:
-        """The results of the last run, if it came to its end and only its caller did not."""
+        """The results of the last run, if it finished and only its caller was interrupted."""
         found, self.kept = self.kept, None
         return None if self._told[0] else found
 
@@ -410,7 +412,7 @@ class Program:
     def _slowly(
         self, arrays: list[Any], results: list[ndarray], numbers: Any, together: bool
     ) -> list[ndarray] | None:
-        """A run step by step, with Python's calls in between; updates together or one by one."""
+        """A run step by step, with Python calls in between; updates together or one by one."""
         states = [(g, g.get_state()) for g in self._generators]
         given, done, ran = self._given, False, False
         try:
@@ -467,7 +469,7 @@ class Program:
         finally:
             quiet.leave(token)
         if any(x is None for x in given):
-            return False  # a rule that gives no gradient after all
+            return False  # a rule that returned no gradient after all
         out = [np.asarray(x) for x in given]
         for place, array in zip(step.results, out, strict=True):
             lies = place.lies
@@ -485,7 +487,7 @@ class Program:
         return True
 
     def _array(self, place: BufferSlice) -> ndarray:
-        """The array at a place of this run."""
+        """The array of a buffer slice in this run."""
         shape, strides, dtype = lies = place.lies
         buffer = place.buffer
         if not lies.size:
@@ -511,12 +513,12 @@ class Program:
         return not self._python_calls
 
     def explain(self) -> list[str]:
-        """What the program does, line by line: how much, what was fused, what Python does and why,
-        how memory is shared; and what takes longest, if a run was timed.
+        """A report on the program, line by line: its size, what was fused, what runs in Python and
+        why, how memory is shared; and the slowest calls, if a run was timed.
         """
         calls = [s for s in (*self.steps, *self.writes) if isinstance(s, CallSequence)]
         count = sum(len(s.calls) for s in calls)
-        counts = f"{count} native calls in {len(calls)} stretches"
+        counts = f"{count} native calls in {len(calls)} segments"
         rest = f"{len(self._shapes)} results, {len(self.leaves)} leaves"
         notes = [
             f"{n} times: {text}" if n > 1 else text for text, n in Counter(self._notes).items()
@@ -526,12 +528,12 @@ class Program:
         over, size = sum(b.over is not None for b in passing), sum(b.size for b in passing)
         lines.append(
             f"{len(passing)} values of {size} bytes pass through the arena, "
-            f"{over} of them written over one that they are made of"
+            f"{over} of them written over one of their inputs"
         )
         return [*lines, *self._longest()]
 
     def _longest(self) -> list[str]:
-        """What took longest in the run that was timed last."""
+        """The slowest calls of the last timed run."""
         if not self._measured:
             return []
         total = sum(seconds for _, seconds in self._measured)
@@ -546,7 +548,7 @@ class Program:
         ]
 
     def kernels(self) -> list[str]:
-        """The calls in their order: what each is a part of, and its name."""
+        """The calls in order: the work that each is a part of, and its name."""
         found: list[str] = []
         for step in (*self.steps, *self.writes):
             if isinstance(step, CallSequence):
@@ -556,7 +558,7 @@ class Program:
         return found
 
     def timed(self, arrays: Sequence[Any], numbers: Any = ()) -> list[tuple[str, float]]:
-        """A run, with the seconds that each call takes. What is written is written."""
+        """A run, with the seconds that each call takes. Its writes take effect."""
         runs: list[list[tuple[str, float]]] = []
         self.watch(runs)
         try:
@@ -566,17 +568,17 @@ class Program:
         return runs[-1]
 
     def watch(self, runs: list[list[tuple[str, float]]] | None) -> None:
-        """Have each run from now on time its calls, and put that into a list; None ends it."""
+        """Time the calls of each run from now on, and append the times to a list; None ends it."""
         self._watched = runs
 
 
 def _plain(lies: Geometry) -> bool:
-    """Whether NumPy's own way to make an array gives these strides."""
+    """Whether NumPy's default layout has these strides."""
     return not lies.size or empty(lies.shape, np.uint8).strides == tuple(
         s // lies.dtype.itemsize for s in lies.strides
     )
 
 
 def _shared(array: ndarray, args: list[Any]) -> bool:
-    """Whether what Python gives is memory of its arguments, which may be another's soon."""
+    """Whether Python results share memory of their arguments, which may be reused soon."""
     return any(isinstance(a, ndarray) and np.may_share_memory(array, a) for a in args)

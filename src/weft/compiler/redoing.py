@@ -1,4 +1,4 @@
-"""Running what is pending op by op, as eager mode would have run it."""
+"""Running pending ops one by one, as eager mode would have run them."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from weft.graph.spec import listening
 
 
 class Redoing(Stretch):
-    """The part of a region that gives up on a program."""
+    """The part of a region that falls back to eager mode."""
 
     def reify(self) -> None:
-        """Run what is pending op by op, as eager mode would have."""
+        """Run pending ops one by one, as eager mode would have."""
         if self.learning:
             return
         path, before, self.busy = self.path, self.busy, True
@@ -52,16 +52,16 @@ class Redoing(Stretch):
                 raise self.interruptions.pop()
         except BaseException as error:
             self.undo(left[::-1], values, error)
-            self.go_on(self.at)  # what failed is not tried again
+            self.go_on(self.at)  # failed ops are not tried again
             raise
         finally:
             self.busy = before
 
     def undo(self, tokens: list[Token], values: list[Any], error: BaseException) -> None:
-        """Let what the program did after a call that failed, and eager mode did not, be undone.
+        """Undo what the program did after a failed call, which eager mode would not have reached.
 
-        Tensors that were changed since are as they were, gradients that came are gone, and all
-        else says why it has no value.
+        Tensors that were modified since are restored, new gradients are removed, and all others
+        raise an error that says why they have no value.
         """
         before = {k: slot for token in tokens for k, slot in changes(token)}
         for token in tokens[:1]:
@@ -115,7 +115,7 @@ class Redoing(Stretch):
             date(token, args[0]._vc)
 
     def performed(self, token: Token, args: Any) -> Any:
-        """What a call gives, also if a signal interrupts it: to the program it is made."""
+        """The results of a call, even if a signal interrupts it: for the program it was made."""
         try:
             return perform(token, args)
         except Exception:
@@ -126,11 +126,11 @@ class Redoing(Stretch):
 
     def redo_backward(self, token: Token, args: list[Any], values: list[Any]) -> None:
         tensors = [self.leaves[slot.number] for slot in token.targets]
-        since = [t._grad for t in tensors]  # what the program has made of them
+        since = [t._grad for t in tensors]  # as the program has changed them
         nodes = [(t._node, t._node.extras, t._node.post_accumulate) for t in tensors]
         for t, place in zip(tensors, token.held, strict=True):
             t._grad = args[place] if place else None
-            t._node.extras = t._node.post_accumulate = None  # hooks have come since
+            t._node.extras = t._node.post_accumulate = None  # hooks were registered since
         engine.backward(args[0])
         for node, extras, hooks in nodes:
             node.extras, node.post_accumulate = extras, hooks
@@ -149,18 +149,18 @@ class Redoing(Stretch):
         if kind == LEAF:
             t = self.leaves[what.number]
             array = self.arrays[what.number]
-            # A view shows the leaf's memory. All else reads the leaf as it was then: since, the
-            # program may have given it another array, or others may have written to it.
+            # A view shows the leaf's memory. All other ops read the leaf as it was then: the
+            # program may have replaced its array since, or other code may have written to it.
             if t._a is array or views:
                 return t
             as_it_was = wrap(array, self.nodes[what.number])
-            as_it_was._vc = t._vc  # a change of the leaf is one of what was saved of it
+            as_it_was._vc = t._vc  # a change of the leaf also changes what was saved of it
             return as_it_was
         return next(numbers) if kind == NUMBER else what
 
 
 class NotComputed:
-    """Stands for the region of tensors whose calls come after one that failed."""
+    """Replaces the region of tensors whose calls come after a failed one."""
 
     is_late_view = False
 
@@ -177,7 +177,7 @@ class NotComputed:
 
 
 class ordinary(listening):
-    """A block without all that came about since the calls that it makes up for."""
+    """A block with the modes that were active when the calls that it runs were made."""
 
     SWITCHES = ("anomaly", "autocast", "batches", "dual_level", "inference",
                 "saved_hooks")  # fmt: skip
@@ -203,7 +203,7 @@ class ordinary(listening):
 
 
 def place(token: Token, result: Any) -> None:
-    """Let the node of a result say which line of the program it comes from."""
+    """Record in the node of a result which line of the program it comes from."""
     node = result._node
     node = node.node if isinstance(node, Output) else node
     if isinstance(node, OpNode) and token.code is not None:
@@ -211,7 +211,7 @@ def place(token: Token, result: Any) -> None:
 
 
 def locate(token: Token, error: BaseException) -> None:
-    """Let the message of an error say which line of the program it comes from."""
+    """Put the line of the program into the message of an error."""
     head, at, _ = str(error).rpartition("\n  at ")
     if at and token.code is not None:
         place = errors.describe_position(token.code, token.instruction)
@@ -219,13 +219,13 @@ def locate(token: Token, error: BaseException) -> None:
 
 
 def date(token: Token, cell: Any) -> None:
-    """Let the last change of a tensor say which line of the program it comes from."""
+    """Record in the last change of a tensor which line of the program it comes from."""
     if cell.__class__ is list and len(cell) > 1 and token.code is not None:
         cell[-1] = (cell[0], token.name, token.code, token.instruction, cell[-1][4])
 
 
 def perform(token: Token, args: Any) -> Any:
-    """What a call gives; a change in place gives the new value alone."""
+    """The results of a call; for an in-place change only the new value."""
     if token.kind in (ASSIGN, DETACH):
         return (args[-1].detach(),)
     out = apply(token.op, tuple(args), token.attrs)
@@ -235,11 +235,11 @@ def perform(token: Token, args: Any) -> Any:
 def rerun(
     path: Any, leaves: Any, numbers: Any, known: dict[int, Any], wanted: int, saved: Any
 ) -> Any:
-    """A result of a path's calls by ordinary ops, with a history; nothing is written to.
+    """A result of a path's calls by ordinary ops, with a ``grad_fn``; nothing is written to.
 
-    ``known`` are results that have a history of their own. What the result does not depend on is
-    not run, so that its leaves need not be there. ``saved`` are values as they were in the first
-    run: since, leaves may have changed, of which derivatives read nothing.
+    ``known`` are results that already have a ``grad_fn``. Calls that the result does not depend on
+    are not run, so their leaves need not exist any more. ``saved`` are values as they were in the
+    first run: leaves that no derivative reads may have changed since.
     """
     needed = set(needed_for(path, [wanted], known))
     values: list[Any] = []
@@ -265,7 +265,7 @@ def rerun(
 
 
 def restore(array: Any, value: Any, leaves: Any) -> None:
-    """Put back a value that derivatives read, unless it is shown in the memory of a leaf."""
+    """Restore a value that derivatives read, unless it is a view of a leaf's memory."""
     if not any(t is not None and np.may_share_memory(array, cpu_array(t)) for t in leaves):
-        array.flags.writeable = True  # also of what is spread over memory of one element
+        array.flags.writeable = True  # also of values broadcast from one element
         array[...] = value

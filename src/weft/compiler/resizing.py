@@ -1,15 +1,16 @@
-"""A known course at a new size: what it gives follows from the shape rules of its ops.
+"""A known path at a new size: its results follow from the shape rules of its ops.
 
-Where a call is not the expected one, but resembles one that was learned (the same op on the same
-results and leaves, of other sizes), no values are needed to know what it gives: shapes, dtypes and
-strides are the rule's, and all else (what is a view, what requires a gradient) is as it was. So a
-token for it is made at once, from one that was learned eagerly, and the call can wait like any
-other: a size that was never seen runs compiled in its first call.
+If a call is not the expected one, but resembles a learned one (the same op on the same results and
+leaves, of different sizes), no values are needed to predict its results: shapes, dtypes and strides
+follow from the rule, and everything else (what is a view, what requires a gradient) is unchanged.
+So a token for it is created at once, from one that was learned eagerly, and the call can be
+deferred like any other: a new size runs compiled in its first call.
 
-Nothing is inferred about sizes. Python runs, and says of each call what it is called on; where it
-does anything else than at the sizes before, this is another course, which is learned eagerly. A
-size that varies is at least two, since what has one element is broadcast, and lies in memory as it
-likes. A rule is trusted for a token if it says what eager mode gave when the token was learned.
+Nothing is inferred about sizes. Python runs, and determines the arguments of each call; if it does
+anything different than at previous sizes, that is a different path, which is learned eagerly. A
+size that varies is at least two, since a dimension of one element is broadcast and may have any
+stride. A rule is trusted for a token if it predicts what eager mode returned when the token was
+learned.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ from weft.core.gate import is_outside, takes_back
 from weft.core.modes import MODES
 from weft.core.tensor import Parameter, Tensor, shares, storage_array
 
-array_of = Tensor.__dict__["_a"].__get__  # fails where a tensor is pending
+array_of = Tensor.__dict__["_a"].__get__  # fails for a pending tensor
 
 BRANCHES = 16  # continuations that are remembered at one point
-RARE = 4  # new sizes are followed while one in so many of those before has come back
+RARE = 4  # new sizes are followed while one in so many of the previous ones has recurred
 TRIALS = 64  # and in any case in one of so many calls
 MOST_RESULTS = 4096  # that are remembered
 
@@ -62,7 +63,7 @@ _results: dict[Any, Any] = {}
 
 
 class Lying(NamedTuple):
-    """How an array lies in memory."""
+    """The layout of an array."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -70,15 +71,15 @@ class Lying(NamedTuple):
 
 
 def lying(like: Any) -> Lying:
-    """How an array lies, or a value of a kind."""
+    """The layout of an array, or of a value of a kind."""
     return Lying(like.shape, like.strides, like.dtype)
 
 
-Results = list[tuple[Lying, bool]]  # how they lie, and whether in the memory of the first input
+Results = list[tuple[Lying, bool]]  # their layout, and whether they are views of the first input
 
 
 def results_of(op: Op, given: list[Any], attrs: dict[str, Any]) -> Results | None:
-    """What an op gives for inputs that lie so, and constants; None where that is not known."""
+    """The results of an op for inputs of these layouts, and constants; None if unknown."""
     key: Any = attrs_key(attrs)
     if key is not None:
         own = tuple(x if x.__class__ is Lying else constant_key(x) for x in given)
@@ -92,7 +93,7 @@ def results_of(op: Op, given: list[Any], attrs: dict[str, Any]) -> Results | Non
         found: Any = _by_rule(op, given, attrs)
         if _lays_out(op, given):
             found = _by_kernel(op, given, attrs, found)
-    except Exception:  # eager mode meets the same, and says where
+    except Exception:  # eager mode raises the same error, with its line
         found = None
     if key is not None:
         if len(_results) >= MOST_RESULTS:
@@ -116,14 +117,14 @@ def _by_rule(op: Op, given: list[Any], attrs: dict[str, Any]) -> Results:
 
 
 def _lays_out(op: Op, given: list[Any]) -> bool:
-    """Whether an op is done by a kernel that may lay out results as it likes."""
+    """Whether an op has a kernel that chooses the layout of its results."""
     if op.native is None or op.view or op.traced or op.layout is not None:
         return False
     return any(math.prod(x.shape) >= op.limit for x in given if x.__class__ is Lying)
 
 
 def _by_kernel(op: Op, given: list[Any], attrs: dict[str, Any], ruled: Results) -> Results:
-    """The results in the layout of the op's kernel, which rules don't know of: asked of its job,
+    """The results in the layout of the op's kernel, which rules don't know: taken from its job,
     which a program needs as well.
     """
     args = [Value(x.shape, x.dtype) if x.__class__ is Lying else x for x in given]
@@ -135,7 +136,7 @@ def _by_kernel(op: Op, given: list[Any], attrs: dict[str, Any], ruled: Results) 
 
 
 def is_ruled(op: Op, args: Any, attrs: dict[str, Any], results: Any) -> bool:
-    """Whether it was known what eager mode has made of an op's inputs."""
+    """Whether an op's rule predicted its eager results."""
     given = [lying(array_of(x)) if isinstance(x, Tensor) else x for x in args]
     first = array_of(args[0]) if isinstance(args[0], Tensor) else None
     arrays = [array_of(t) for t in results]
@@ -145,7 +146,7 @@ def is_ruled(op: Op, args: Any, attrs: dict[str, Any], results: Any) -> bool:
 
 
 def _equal(a: tuple[Lying, bool], b: tuple[Lying, bool]) -> bool:
-    """Whether results lie in the same way; those without elements have any strides."""
+    """Whether results have the same layout; those without elements have any strides."""
     if a == b:
         return True
     (x, view), (y, other) = a, b
@@ -153,7 +154,7 @@ def _equal(a: tuple[Lying, bool], b: tuple[Lying, bool]) -> bool:
 
 
 def kind_like(found: Lying, before: Kind) -> Kind:
-    """A kind of this shape, with strides, that is otherwise as one before."""
+    """A kind of this shape and strides, otherwise like an existing one."""
     shape, strides, dtype = found
     if 0 in shape and shape == before.shape:
         return before
@@ -164,7 +165,7 @@ def kind_like(found: Lying, before: Kind) -> Kind:
 
 
 def varies(n: int, before: int) -> bool:
-    """Whether a size may be another one than before."""
+    """Whether a size may differ from the previous one."""
     return n == before or (n > 1 and before > 1)
 
 
@@ -173,7 +174,7 @@ def same_rank(shape: tuple[int, ...], before: tuple[int, ...]) -> bool:
 
 
 def same_order(strides: tuple[int, ...], before: tuple[int, ...]) -> bool:
-    """Whether dimensions follow one another in memory as before, and the same ones are repeated."""
+    """Whether dimensions have the same order in memory, and the same ones are expanded."""
     if strides == before:
         return True
     order, known = (sorted(range(len(s)), key=s.__getitem__) for s in (strides, before))
@@ -182,7 +183,9 @@ def same_order(strides: tuple[int, ...], before: tuple[int, ...]) -> bool:
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Whether constants are the same but for numbers in them, which may have come from sizes."""
+    """Whether constants are the same except for numbers in them, which may be derived from
+    sizes.
+    """
     if a.__class__ is not b.__class__:
         return False
     if a.__class__ is int or a.__class__ is float:
@@ -197,7 +200,7 @@ def alike(a: Any, b: Any) -> bool:
 
 
 def resemble(a: Token, b: Token) -> bool:
-    """Whether two calls are the same but for sizes."""
+    """Whether two calls are the same except for sizes."""
     return (
         a.op is b.op
         and a.kind == b.kind
@@ -219,14 +222,14 @@ def _plays_alike(a: tuple[int, Any], b: tuple[int, Any]) -> bool:
 
 
 def runs_of(token: Token) -> tuple[int, int]:
-    """How often the course behind a token came back, and when it last did."""
+    """How often the path after a token recurred, and when it last did."""
     plans = [p for point in walk(token.after) for p in point.plans.values() if p]
     count = max((p.runs for p in plans), default=0) - (token.derived and bool(plans))
     return count, max((p.last for p in plans), default=0)
 
 
 def expects_return(point: Point, learned: TraceMemory) -> bool:
-    """Whether it can be expected that a new size at a point comes back, as those before did."""
+    """Whether a new size at a point can be expected to recur, as previous ones did."""
     if not point.next:
         return True
     back = [token for token in point.next if runs_of(token)[0] > 0]
@@ -237,15 +240,15 @@ def expects_return(point: Point, learned: TraceMemory) -> bool:
 
 
 class Resizing(Stretch):
-    """The part of a region that knows courses at sizes that it has not seen."""
+    """The part of a region that follows paths at sizes that it has not seen."""
 
     def derive(self, kind: int, op: Any, args: Any, attrs: dict[str, Any]) -> Token | None:
-        """The token of a call that is like known ones but for sizes, from now on one of them."""
+        """The token of a call that equals known ones except for sizes; it is added to them."""
         if self.stance not in ("default", "eager_then_compile", "aot_eager_then_compile"):
             return None
         found = self.similar(kind, op, args, attrs)
         if not found and self.at.like and self.path:
-            self.at.like = self.elsewhere()  # courses that were not compared so far
+            self.at.like = self.elsewhere()  # paths that were not compared so far
             found = self.similar(kind, op, args, attrs)
         for like in found:
             token = self.resized(like, args, attrs)
@@ -266,7 +269,7 @@ class Resizing(Stretch):
                     return
 
     def elsewhere(self) -> tuple[Point, ...]:
-        """All points that known courses come to by calls like those of the path."""
+        """All points that known paths reach by calls like those of the current path."""
         start = self.path[0].home
         found = [start, *start.like]
         for token in self.path:
@@ -276,7 +279,7 @@ class Resizing(Stretch):
         return tuple(point for point in found if point is not self.at)
 
     def similar(self, kind: int, op: Any, args: Any, attrs: dict[str, Any]) -> list[Token]:
-        """Known calls that a call resembles, if it can be expected that this one comes back."""
+        """Known calls that a call resembles, if it can be expected to recur."""
         point, grad = self.at, MODES.now.grad
         if self.learned.unlikely == (point, self.learned.runs):
             return []
@@ -298,7 +301,7 @@ class Resizing(Stretch):
         return found
 
     def resembles(self, token: Token, args: Any) -> bool:
-        """Whether arguments are those of a token, but for sizes."""
+        """Whether arguments match a token, except for sizes."""
         if len(args) != token.count:
             return False
         new = {slot.number for slot in token.leaves}
@@ -325,14 +328,14 @@ class Resizing(Stretch):
         return True
 
     def is_like(self, slot: LeafSlot, x: Any) -> bool:
-        """Whether a tensor can play a leaf's role, but for its size."""
+        """Whether a tensor can play a leaf's role, except for its size."""
         if x.__class__ is not Tensor and x.__class__ is not Parameter:
             return False
         try:
             array_of(x)
         except AttributeError:
-            return False  # pending, somewhere else
-        # Before its array is held here, too: those who hold it are counted.
+            return False  # pending in another region
+        # Before this code holds its array, too: references to it are counted.
         outside = is_outside(x._a) and (slot.outside or not takes_back(x))
         array = x._a
         return (
@@ -346,7 +349,7 @@ class Resizing(Stretch):
         )
 
     def resized(self, like: Token, args: Any, attrs: dict[str, Any]) -> Token | None:
-        """A token for a call that resembles another; None if no rule says what it gives."""
+        """A token for a call that resembles another; None if no rule predicts its results."""
         slots: list[tuple[int, Any]] = []
         leaves: dict[int, LeafSlot] = {}
         new = {slot.number for slot in like.leaves}
@@ -382,14 +385,14 @@ class Resizing(Stretch):
         return made
 
     def kind_at(self, slot: tuple[int, Any]) -> Kind:
-        """What an argument of the path is like."""
+        """The kind of an argument of the path."""
         kind, what = slot
         if kind == LEAF:
             return what.kind
         for token in reversed(self.path):
             if token.first <= what:
                 return token.kinds[what - token.first]
-        raise AssertionError("a result that no call gave")
+        raise AssertionError("a result that no recorded call returned")
 
     def resized_kinds(
         self,
@@ -398,7 +401,7 @@ class Resizing(Stretch):
         attrs: dict[str, Any],
         met: dict[int, LeafSlot],
     ) -> tuple[Kind, ...] | None:
-        """What a call gives that resembles another."""
+        """The kinds of the results of a call that resembles another."""
         if like.kind == STEP:
             return like.kinds
         if like.kind == BACKWARD:
@@ -429,7 +432,7 @@ class Resizing(Stretch):
         return tuple(kinds)
 
     def operands(self, slots: list[tuple[int, Any]]) -> list[Any]:
-        """What a rule is given: how arrays lie, and constants."""
+        """The operands of a rule: layouts of arrays, and constants."""
         return [
             lying(self.kind_at((kind, what)))
             if kind in (LEAF, RESULT)
@@ -438,7 +441,7 @@ class Resizing(Stretch):
         ]  # fmt: skip
 
     def fills(self, op: Op, slots: list[tuple[int, Any]], attrs: Any, target: Kind) -> bool:
-        """Whether an op in place gives what its target can take."""
+        """Whether the result of an in-place op fits its target."""
         found = results_of(op, self.operands(slots), attrs)
         if found is None or len(found) != 1:
             return False
@@ -446,14 +449,16 @@ class Resizing(Stretch):
         return shape == target.shape and dtype == target.dtype
 
     def resized_step(self, made: Token, like: Token, args: Any) -> bool:
-        """Give a token an optimizer's step of its own, if all that it changes is as it was."""
+        """Give a token its own optimizer step, if everything that it changes is unchanged in
+        kind.
+        """
         for now, before in zip(made.slots, like.slots, strict=True):
             if now[0] == LEAF and now[1].kind != before[1].kind:
                 return False
         made.step = Stepping(like.op)
         if made.step.written != like.step.written or len(args) != like.count:
             return False
-        # Of memory from outside a copy is read, which is not what a step has to write to.
+        # Exported memory is read through a copy, which a step must not write to.
         if any(made.slots[k][0] == LEAF and made.slots[k][1].outside for k in made.step.written):
             return False
         try:
@@ -463,7 +468,7 @@ class Resizing(Stretch):
         return len({id(storage_array(a)) for a in arrays}) == len(arrays)
 
     def append(self, token: Token) -> None:
-        """Let a token follow the present point."""
+        """Append a token to the current point."""
         matching.prepare(token)
         token.home = self.at
         self.at.next.append(token)
@@ -471,7 +476,9 @@ class Resizing(Stretch):
         self.learned.leaf_bytes += sum(slot.kind.outline.nbytes for slot in token.leaves)
 
     def make_room(self) -> None:
-        """Forget a course from here where many are known: one that never came back, or long ago."""
+        """Evict a path from here if many are known: one that never recurred, or the least recently
+        used.
+        """
         point = self.at
         if len(point.next) < BRANCHES:
             return
@@ -485,14 +492,14 @@ class Resizing(Stretch):
         point.whole = [
             own for own in point.whole if gone not in own[TOKENS] and own[CHANGE] is not gone
         ]
-        for behind in walk(gone.after):  # others may be like it still, but nothing runs there
+        for behind in walk(gone.after):  # others may still resemble it, but it does not run
             behind.plans.clear()
             behind.like = ()
         self.learned.forgotten += 1
 
 
 def _gradient(leaf: Kind, before: Kind, gradient: Kind) -> Kind | None:
-    """The kind of a leaf's gradient, which lies as the leaf; None if that is not clear."""
+    """The kind of a leaf's gradient, which has the leaf's layout; None if that is unclear."""
     if leaf == before:
         return gradient
     if lying(gradient) != lying(before) or not leaf.outline.flags.c_contiguous:

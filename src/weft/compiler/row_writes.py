@@ -1,9 +1,9 @@
-"""Rows that are written over a leaf where it lies, as those of a cache are.
+"""Rows that are written to a leaf in place, such as those of a key/value cache.
 
-``cache.index_copy_(2, place, row)`` and ``cache[:, k] = row`` are ops that copy the cache, and what
-they make is copied back when the run has succeeded: the time of a token would grow with the length
-of the cache. Where nobody reads the leaf as it was before, its rows are exchanged in their place
-instead. The old ones are kept while the run goes on, and put back if it fails.
+``cache.index_copy_(2, place, row)`` and ``cache[:, k] = row`` are ops that copy the cache, and
+their result is copied back when the run has succeeded: the time of a token would grow with the
+length of the cache. If the old value of the leaf is not read any more, its rows are swapped in
+place instead. The old ones are kept during the run, and restored if it fails.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def written_rows(
     writes: Mapping[int, Any],
     leaves: Mapping[int, Any],
 ) -> dict[WorkNode, int]:
-    """The nodes that can write rows over a leaf, with the number of that leaf.
+    """The nodes that can write rows to a leaf, with the number of that leaf.
 
-    ``wanted`` are the values that the program gives, ``writes`` those that leaves take on.
+    ``wanted`` are the values that the program returns, ``writes`` those that leaves take.
     """
     readers = Counter(name for node in nodes for name in set(map(_name, node.inputs())))
     readers.update(_name(x) for x in wanted if isinstance(x, Value))
-    home: dict[Value, int] = {}  # values that would lie in a leaf
+    home: dict[Value, int] = {}  # values that would share a leaf's memory
     chains: dict[int, list[WorkNode]] = {}
     for node in nodes:
         if op_of(node) is not INDEX_COPY or not isinstance(base := node.args[0], Value):
@@ -56,12 +56,12 @@ def written_rows(
 
 
 def _name(value: Value) -> Any:
-    """What is equal for values that are the same leaf."""
+    """A key that is equal for values that are the same leaf."""
     return value if value.leaf is None else value.leaf
 
 
 def _has_memory(array: Any, node: WorkNode) -> bool:
-    """Whether a leaf is an array in one piece, and there are rows to write."""
+    """Whether a leaf is a contiguous array, and there are rows to write."""
     return (
         isinstance(array, ndarray)
         and array.flags.c_contiguous

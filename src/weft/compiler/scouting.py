@@ -1,9 +1,9 @@
 """Compiling the kernels of a backward pass while its forward pass runs for the first time.
 
-What the derivative rules of an op call is known when the op has run. So while a region learns, they
-are planned on arrays without values, and the kernels that the plan names are compiled by other
-threads (``native/codegen/ahead.py``). The plan itself is not kept: whoever runs the rules chooses
-their kernels as if nobody had looked ahead.
+The kernels of an op's derivative rules are known once the op has run. So while a region learns, the
+rules are planned on arrays without values, and the kernels that the plan names are compiled by
+background threads (``native/codegen/ahead.py``). The plan itself is discarded: running the rules
+later selects kernels independently of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _scouted: set[Any] = set()
 
 
 def look_ahead(node: Any) -> None:
-    """Have the kernels of a node's derivative rules compiled, if something has to be at all."""
+    """Compile the kernels of a node's derivative rules in the background, if they are not compiled
+    yet.
+    """
     if not jit.compiles_ahead():
         return
     node = node.node if node.__class__ is Output else node
@@ -36,18 +38,18 @@ def look_ahead(node: Any) -> None:
         return
     shapes = zip(node.shape, node.dtype, strict=True) if several else ((node.shape, node.dtype),)
     g: Any = [np.empty(shape, dtype) for shape, dtype in shapes]
-    if several and not plan.op.view:  # of a layer's results usually the first is used
+    if several and not plan.op.view:  # usually the first of a layer's results is used
         g = fill_missing(node, [g[0], *[None] * (len(g) - 1)])
     limit = plan.op.limit if plan.op.limit < selection.NEVER else selection.BEGIN
     if not selection.large((*g, *saved), limit):
-        return  # eager mode leaves such to NumPy, and a program may fuse them
+        return  # eager mode leaves these to NumPy, and a program may fuse them
     key = plan, tuple(map(_lies, (*g, *saved))), repr(node.attrs)
     if key in _scouted:
         return
     _scouted.add(key)
     needs = tuple(isinstance(e, GraphNode) for e in node.inputs) if plan.joint else None
     kinds = [_kind(node.inputs[i]) for i in plan.targets]
-    # Where a plan fails, what was found up to there is being compiled.
+    # If a plan fails, the kernels found so far are being compiled.
     failures = Unplannable, NotImplementedError, MemoryError, jit.BeingCompiled
     given, token = tuple(g) if several else g[0], quiet.enter()
     try:

@@ -1,7 +1,7 @@
 """A compiled function as a graph: the work of its program after the compiler's passes.
 
-The usual tools look at it, draw it and run it. A fused loop is a part of its own, as a module is,
-so that the page shows it as one box which opens into its ops.
+The usual tools can inspect, draw and run it. A fused loop appears like a module, so the page shows
+it as one box that expands into its ops.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOOP = "fused loop"
 
 
 def graph_of(learned: Any, function: Any) -> Graph:
-    """The graph of the program that a function ran most often; of several the longest."""
+    """The graph of the program that a function ran most often; of several, the longest."""
     found = [
         (plan.runs, len(plan.path), plan)
         for root in learned.roots.values()
@@ -47,7 +47,7 @@ def graph_of(learned: Any, function: Any) -> Graph:
 
 
 class _Label(NamedTuple):
-    """What a parameter or an optimizer's state is called."""
+    """The label of a parameter or of an optimizer's state."""
 
     kind: str
     text: str
@@ -81,7 +81,7 @@ def _labels(plan: Any, function: Any) -> dict[int, _Label]:
 
 
 class _Drawn:
-    """The work of a program, written down as the records of a graph."""
+    """The work of a program, converted to the records of a graph."""
 
     def __init__(self, source: Any, labels: dict[int, _Label]) -> None:
         specs, leaves, wanted, writes, numbers = source
@@ -128,7 +128,7 @@ class _Drawn:
         self.refs.update(zip(node.results, spec.results(), strict=True))
 
     def of_step(self, node: WorkNode) -> dict[str, str]:
-        """What the step of an optimizer is called: after the parameter that it moves."""
+        """The label of an optimizer's step: named after the parameter that it updates."""
         first = node.args[0] if node.args else None
         if not isinstance(node.work, StepWork) or not isinstance(first, Value):
             return {}
@@ -141,7 +141,7 @@ class _Drawn:
         return spec
 
     def read(self, x: Any) -> Any:
-        """A value as the result of a record; a leaf is written down when it is met first."""
+        """A value as the result of a record; a leaf's record is added on first use."""
         if not isinstance(x, Value):
             return x
         if x not in self.refs:

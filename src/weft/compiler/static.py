@@ -1,12 +1,12 @@
-"""Steps that run without Python, on the user's word that nothing but their inputs changes.
+"""Static steps: programs that run without Python, on the promise that only their inputs change.
 
 ``torch.compile(fn, static=True)`` records a call as a graph and from then on runs the graph's
 program: forward, backward and optimizer as one native call. Guarded are the arguments (which
-tensors are inputs, their shapes, dtypes and strides; numbers, texts and what holds them by value,
-other objects by identity), the modules and optimizers that the function can reach (which
+tensors are inputs, their shapes, dtypes and strides; numbers, strings and containers of these by
+value, other objects by identity), the modules and optimizers that the function can reach (which
 parameters, buffers and states they have, the groups of optimizers, hooks, ``training`` flags and
 other settings of modules), grad mode and default dtype. Settings of optimizers are read in every
-step. Everything else that Python does is left out: that is the promise, and ``explain()`` lists it.
+step. Everything else that Python does is skipped: that is the promise, and ``explain()`` lists it.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from weft.optim.optimizer import (
 ARRAY, NODE = attrgetter("_a"), attrgetter("_node")
 PLAIN = (bool, int, float, str)
 NUMBERS = (bool, int, float, complex)
-WARM_UP = 2  # eager calls before one is recorded: the first makes the states of optimizers
-WATCHED = 8  # times that objects are noted anew, where others that are equal take their place
-COURSES = 16  # kinds of arguments that programs are made for
+WARM_UP = 2  # eager calls before one is recorded: the first creates the states of optimizers
+WATCHED = 8  # times that guarded objects are updated when equal objects replace them
+COURSES = 16  # kinds of arguments for which programs are compiled
 
 
 class Static:
-    """A function that runs as a program for each kind of arguments it was given."""
+    """A function that runs as one program for each kind of arguments."""
 
     def __init__(self, function: Callable) -> None:
         functools.update_wrapper(self, function, updated=())
@@ -85,7 +85,7 @@ class Static:
                 if done:
                     return out
             elif not self.filled.keys() >= {id(t) for t in step.clean}:
-                # Recorded once more, it may turn out that the step clears them.
+                # Recording again may show that the step clears them.
                 self.filled.update((id(t), t) for t in step.clean)
                 self._forget(key)
             return self.function(*args, **kwargs)
@@ -125,7 +125,9 @@ class Static:
 
     @contextlib.contextmanager
     def timing(self) -> Iterator[list[list[tuple[str, float]]]]:
-        """Inside, each run of a program is noted: its native calls, and the seconds of each."""
+        """Inside the block, each run of a program is recorded: its native calls, and the seconds of
+        each.
+        """
         runs: list[list[tuple[str, float]]] = []
         programs = [step.program for step in self.steps.values()]
         for program in programs:
@@ -137,16 +139,16 @@ class Static:
                 program.watch(None)
 
     def explain(self) -> str:
-        """What runs without Python, and what was promised not to change."""
+        """A report of what runs without Python, and of what is assumed not to change."""
         lines = [f"{self.function!r}: {self.calls} calls, {len(self.steps)} programs"]
-        lines += [f"  run eagerly because {why} ({n} times)" for why, n in self.refused.items()]
+        lines += [f"  run eagerly: {why} ({n} times)" for why, n in self.refused.items()]
         for step in self.steps.values():
             lines += [f"  {line}" for line in step.explain()]
         return "\n".join(lines)
 
 
 def _check_taken(recorder: Recorder, inputs: list[Tensor]) -> None:
-    """Refuse a call in which Python made constants of values that other calls have others of."""
+    """Refuse a call in which Python turned values that vary between calls into constants."""
     specs, changing = recorder.graph._specs, set(recorder.graph._updates)
     given = set(map(id, inputs))
     changing |= {s.id for s in specs.values() if s.leaf is not None and id(s.leaf.lasting) in given}
@@ -158,33 +160,37 @@ def _check_taken(recorder: Recorder, inputs: list[Tensor]) -> None:
             seen |= fresh
             stack += fresh
         if id(tensor) in given or not seen.isdisjoint(changing):
-            raise CannotLower(f"Python reads values that change from call to call, at {line}")
+            raise CannotLower(f"Python code reads values that change from call to call, at {line}")
 
 
 def _check_passes(recorder: Recorder) -> None:
-    """Refuse backward passes that go on behind tensors from outside, where no record leads."""
+    """Refuse backward passes that continue into the graph of tensors from outside."""
     specs, flows = recorder.graph._specs, recorder.flows
     roots = [root for made in recorder.graph._passes for root, _ in made.roots if root is not None]
     seen, stack = set(roots), roots
     while stack:
         spec = specs[stack.pop().node]
         if spec.leaf is not None and not spec.leaf.lasting.is_leaf:
-            raise CannotLower("a backward pass that goes on behind a tensor from outside")
+            raise CannotLower("a backward pass that continues into the graph of an outside tensor")
         found = {r for r in spec.refs() if r in flows} - seen
         seen |= found
         stack += found
 
 
 def _check_result(value: Any, read: bool) -> None:
-    """Refuse a result that can't be made again, if ``read`` also numbers: Python had values."""
+    """Refuse a result that can't be reproduced; if ``read``, also numbers, since Python read
+    values.
+    """
     kind = value.__class__
     if kind in (list, dict, tuple) or (isinstance(value, tuple) and hasattr(kind, "_make")):
         for part in value.values() if kind is dict else value:
             _check_result(part, read)
     elif kind in NUMBERS and read:
-        raise CannotLower("a result is a number, and Python has read values of tensors")
+        raise CannotLower("a result is a number, and Python code has read values of tensors")
     elif kind not in (Tensor, Size, dt.dtype, device, str, bytes, type(None), *NUMBERS):
-        raise CannotLower(f"a result of class {kind.__name__}: not tensors in tuples, lists, dicts")
+        raise CannotLower(
+            f"a result of class {kind.__name__}: only tensors in tuples, lists and dicts work"
+        )
 
 
 class StaticStep:
@@ -197,13 +203,13 @@ class StaticStep:
         specs = graph._specs
         place = {id(t): k for k, t in enumerate(inputs)}
         self.given: dict[int, int] = {}  # leaves that are arguments, with their number
-        self.held: dict[int, Tensor] = {}  # leaves that are the same tensors each time
+        self.held: dict[int, Tensor] = {}  # leaves that are the same tensors in each call
         examples: dict[int, Any] = {}
         for spec in specs.values():
             if spec.kind not in LEAVES:
                 continue
             if "grad_of" in spec.attrs:
-                raise CannotLower("gradients that were there before the step")
+                raise CannotLower("gradients that existed before the step")
             tensor = spec.leaf.lasting
             if not tensor.is_cpu:
                 raise CannotLower(f"a tensor is on {tensor.device}: programs run on the CPU")
@@ -214,17 +220,17 @@ class StaticStep:
             examples[spec.id] = cpu_array(tensor)
         given = [cpu_array(t) for t in inputs]
         if any(np.may_share_memory(examples[k], a) for k in self.held for a in given):
-            raise CannotLower("a tensor that is another one on the memory of an argument")
+            raise CannotLower("a tensor that shares memory with an argument")
         writes = {
             leaf: r for leaf, r in graph._updates.items() if _lasts(specs[leaf], leaf in self.given)
         }
         self.written = [specs[leaf].leaf.lasting for leaf in writes]
         self.cells = [(specs[leaf].leaf.lasting._vc, times.get(leaf, 1)) for leaf in writes]
         if any(leaf in self.given for leaf in graph._updates):
-            raise CannotLower("an argument that is written to")
+            raise CannotLower("an argument that is modified in place")
         grads = graph._gradients
         if any(leaf in self.given for leaf in grads):
-            raise CannotLower("an argument that gets a gradient")
+            raise CannotLower("an argument that receives a gradient")
         self.grads = [specs[leaf].leaf.tensor for leaf, r in grads.items() if r is not None]
         self.cleared = [specs[leaf].leaf.tensor for leaf, r in grads.items() if r is None]
         draws = [Ref(s.id) for s in specs.values() if isinstance(s.op, Draw)]
@@ -232,12 +238,14 @@ class StaticStep:
         if any(specs[r.node].kind in LEAVES for r in ends) or any(
             t._base is not None for t in tensors_in(out)
         ):
-            raise CannotLower("a result that is an argument, a view, or a tensor from outside")
+            raise CannotLower(
+                "a result that is an argument, a view, or a tensor from outside the function"
+            )
         own = {id(t): id(storage_array(t._a)) for t in tensors_in(out)}
         if len(set(own.values())) < len(own):
             raise CannotLower("results that share memory")
         if any(t._node is not None for t in tensors_in(out)) and not grads:
-            raise CannotLower("a result with a history that no backward pass has used up")
+            raise CannotLower("a result with a grad_fn whose graph no backward pass has freed")
         wanted = [*ends, *(r for r in grads.values() if r is not None), *draws]
         self.program = lower(list(specs.values()), examples, wanted, writes)
         leaves = self.program.leaves
@@ -248,36 +256,36 @@ class StaticStep:
         self.nodes = list(map(NODE, self.tensors))
         self.guards = list(_guards(roots))
         if not all(isinstance(table, dict) for table, _, _ in self.guards):
-            raise CannotLower(
-                "a module or optimizer that keeps its parts in something else than dicts"
-            )
+            raise CannotLower("a module or optimizer that does not keep its attributes in dicts")
         self.tables, self.names, self.values = [[g[k] for g in self.guards] for k in range(3)]
         self.sizes = [(table, len(table)) for table in _tables(roots)]
         self.optimizers = [o for o in reached(roots) if isinstance(o, Optimizer)]
         known = {id(t) for o in self.optimizers for own in o.state.values() for t in own.values()}
         if any(s.kind == STATE and id(s.leaf.lasting) not in known for s in specs.values()):
-            raise CannotLower("the state of an optimizer that the step makes itself")
+            raise CannotLower("optimizer state that the step itself creates")
         self._note_gradients(specs, before)
         self.moved = [_moved_by(o) for o in self.optimizers]  # compared by identity
         hooks = [_global_optimizer_pre_hooks, _global_optimizer_post_hooks]
         for o in self.optimizers:
             hooks += [o._optimizer_step_pre_hooks, o._optimizer_step_post_hooks]
         if any(hooks):
-            raise CannotLower("hooks around the step of an optimizer")
+            raise CannotLower("hooks on an optimizer step")
         self.hooks = hooks
         self.everywhere = EVERYWHERE.active
-        self.objects = list(_objects(roots[1:]))  # kept, since calls know them by identity
+        self.objects = list(
+            _objects(roots[1:])
+        )  # kept alive, since calls identify them by identity
         constants = [t for t in self.held.values() if not isinstance(t, Parameter)]
         self.unchanged: Callable[[], bool] | None = None
-        self.known: list[Any] = []  # the arrays of leaves, for as long as nothing has changed
-        self.owners: set[int] = set()  # of the memory that is written to, while arrays are known
+        self.known: list[Any] = []  # the arrays of leaves, while nothing has changed
+        self.owners: set[int] = set()  # of written memory, while arrays are known
         self.watched = 0
         self.assumed = f"{len(constants)} tensors from outside, all numbers, branches and loops"
 
     def _note_gradients(self, specs: Any, before: set[int]) -> None:
-        """Find out which leaves may have a gradient before a step, since it clears them.
+        """Find out which leaves may have a gradient before a step because it clears them.
 
-        The others must have none: the step would add to it, or make use of it.
+        The others must have none: the step would accumulate into it, or read it.
         """
         stepped = {id(s.op.optimizer) for s in specs.values() if isinstance(s.op, Step)}
         moved = [p for o in self.optimizers if id(o) in stepped for p in _parameters_of(o)]
@@ -300,18 +308,20 @@ class StaticStep:
         return not self.clean or all(t._grad is None for t in self.clean)
 
     def holds(self) -> bool:
-        """Whether everything is as it was when the step was recorded."""
+        """Whether everything is unchanged since the step was recorded."""
         if self.unchanged is not None and self.unchanged():
             return EVERYWHERE.active == self.everywhere
         if not self._holds():
             return False
-        # Other objects than before that are the same to the step, or the first time.
+        # Different objects that are equivalent for the step, or the first call.
         self.unchanged = self._watching() if self.watched < WATCHED else None
         self.watched += 1
         return True
 
     def _watching(self) -> Callable[[], bool] | None:
-        """What tells in one call whether what ``_holds`` looks at is still the same."""
+        """A function that checks in one call whether everything that ``_holds`` compares is
+        unchanged.
+        """
         guard = ObjectGuard()
         try:
             for table, name, value in zip(self.tables, self.names, self.values, strict=True):
@@ -367,7 +377,7 @@ class StaticStep:
         )
 
     def _is_equal(self) -> bool:
-        """Whether the entries that are other objects by now are the same numbers or texts."""
+        """Whether the entries that are different objects by now are equal numbers or strings."""
         for k, (table, name, value) in enumerate(
             zip(self.tables, self.names, self.values, strict=True)
         ):
@@ -380,12 +390,12 @@ class StaticStep:
         return True
 
     def _arrays(self) -> list[Any]:
-        """The arrays of leaves that are the same tensors each time, None for the others."""
+        """The arrays of leaves that are the same tensors in each call, None for the others."""
         return [None if t is None else ARRAY(t) for t in self.leaves]
 
     def run(self, inputs: list[Tensor]) -> tuple[bool, Any]:
         """Run the program; False with nothing changed if it can't be used."""
-        # Guards have just found every array in its place, or it is asked for.
+        # Guards have just verified every array; otherwise arrays are looked up.
         known = self.known if self.unchanged is not None else self._arrays()
         if self.places:
             known = known.copy()
@@ -413,9 +423,9 @@ class StaticStep:
         return True, _filled(self.out, left, {})
 
     def explain(self) -> list[str]:
-        """What the program does, and what it takes for granted."""
+        """What the program does, and what it assumes."""
         guards = f"guarded: arguments, {len(self.guards)} entries of modules and optimizers"
-        return [*self.program.explain(), guards, f"taken for granted: {self.assumed}"]
+        return [*self.program.explain(), guards, f"assumed: {self.assumed}"]
 
 
 def _owner(tensor: Tensor) -> int:
@@ -425,7 +435,7 @@ def _owner(tensor: Tensor) -> int:
 
 
 def _key(value: Any, inputs: list[Tensor]) -> Any:
-    """Arguments as something to look up: tensors by kind and identity pattern, others by value."""
+    """The lookup key of arguments: tensors by kind and identity pattern, others by value."""
     if isinstance(value, Tensor):
         for k, other in enumerate(inputs):
             if other is value:
@@ -438,7 +448,7 @@ def _key(value: Any, inputs: list[Tensor]) -> Any:
     if isinstance(value, dict):
         return dict, tuple([(k, _key(v, inputs)) for k, v in value.items()])
     if isinstance(value, (float, complex)):
-        return value.__class__, repr(value)  # zeros have signs
+        return value.__class__, repr(value)  # zeros are signed
     if isinstance(value, (bool, int, str, bytes, type(None))):
         return value.__class__, value
     return "object", id(value)
@@ -459,7 +469,7 @@ def _filled(value: Any, arrays: Iterator[Any], made: dict[int, Tensor]) -> Any:
     """A result like the recorded one, with new values."""
     if isinstance(value, Tensor):
         array = next(arrays)
-        if id(value) not in made:  # a tensor may be there twice
+        if id(value) not in made:  # a tensor may occur twice
             made[id(value)] = wrap(array)
         return made[id(value)]
     if isinstance(value, (tuple, list)):
@@ -488,7 +498,7 @@ def _guards(roots: Any) -> Iterator[tuple[dict[Any, Any], Any, Any]]:
 
 
 def _tables(roots: Any) -> Iterator[dict[str, Any]]:
-    """The tables of modules, to which something may be added."""
+    """The tables of modules, which may grow."""
     for found in reached(roots):
         if isinstance(found, Module):
             for module in found.modules():
@@ -496,7 +506,7 @@ def _tables(roots: Any) -> Iterator[dict[str, Any]]:
 
 
 def _attributes(module: Module) -> Iterator[tuple[dict[Any, Any], Any, Any]]:
-    """A module's settings, whether it has hooks, and a ``forward`` of its own if there is one."""
+    """A module's settings, whether it has hooks, and an instance ``forward`` if there is one."""
     own = vars(module)
     for name in ("forward", "_hooked", *(n for n in own if n[:1] != "_" and n != "forward")):
         yield own, name, own.get(name)
@@ -523,7 +533,7 @@ def _moved_by(optimizer: Optimizer) -> list[Any]:
 
 
 def reached(roots: Any) -> list[Any]:
-    """The modules and optimizers that a function can name."""
+    """The modules and optimizers that a function can reach."""
     found: dict[int, Any] = {}
     seen: set[int] = set()
     stack: list[Any] = [roots]
@@ -549,13 +559,13 @@ OWN = frozenset(vars(Module())) - {"_parameters", "_buffers", "_modules", "train
 
 
 class PythonState:
-    """What stands in attributes, lists and dicts, before a call that may change it."""
+    """The contents of attributes, lists and dicts, before a call that may change them."""
 
     def __init__(self, holders: Iterable[Any]) -> None:
         self.seen = [(holder, _contents(holder)) for holder in holders]
 
     def is_changed(self) -> bool:
-        """Whether something else stands there now."""
+        """Whether the contents have changed."""
         return not all(_same(_contents(holder), before) for holder, before in self.seen)
 
 
@@ -568,7 +578,7 @@ def _contents(holder: Any) -> list[Any]:
 
 
 def _same(now: Any, before: Any) -> bool:
-    """Whether values are the same objects, or equal numbers and texts."""
+    """Whether values are the same objects, or equal numbers and strings."""
     if now is before:
         return True
     if now.__class__ is not before.__class__:
@@ -579,7 +589,7 @@ def _same(now: Any, before: Any) -> bool:
 
 
 def _holders(roots: Any) -> list[Any]:
-    """What a function can name and its call may change: lists, dicts, objects, functions' cells."""
+    """The mutable objects that a function can reach: lists, dicts, objects, functions' cells."""
     found: list[Any] = []
     stack, seen = [roots], set()
     while stack:
@@ -604,7 +614,7 @@ def _holders(roots: Any) -> list[Any]:
 
 
 def _named_by(value: FunctionType | MethodType) -> list[Any]:
-    """What the code of a function can name: its cells and globals, and whose method it is."""
+    """The objects that a function's code can reach: its cells and globals, and its ``self``."""
     if isinstance(value, MethodType):
         return [value.__func__, value.__self__]
     found = [c.cell_contents for c in value.__closure__ or () if _filled_cell(c)]

@@ -1,7 +1,7 @@
-"""An optimizer's step as the last token of a stretch: what it reads and writes.
+"""An optimizer's step as the last token of a segment: what it reads and writes.
 
 A step is a function of values (``optim/rules.py``): of parameters, gradients, states and counters.
-When the program calls ``step()``, all that is pending is computed together with it, in one native
+When the program calls ``step()``, everything pending is computed together with it, in one native
 call, so that parameters and states have their new values when it returns, as in eager mode.
 """
 
@@ -22,7 +22,7 @@ from weft.native.memory.layout import FLOATS
 from weft.optim import optimizer as hooks
 from weft.optim.elementwise import NUMBERS, Elementwise
 
-array_of = Tensor.__dict__["_a"].__get__  # fails where a tensor is pending
+array_of = Tensor.__dict__["_a"].__get__  # fails for a pending tensor
 gradient_of = Tensor.__dict__["_grad"].__get__
 values_of, referent = dict.values, weakref.ref.__call__
 
@@ -38,7 +38,7 @@ class Group(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One parameter of a step: where its tensors stand among the arguments of the token."""
+    """One parameter of a step: the positions of its tensors among the arguments of the token."""
 
     param: int
     gradient: int
@@ -49,8 +49,8 @@ class Member(NamedTuple):
 class Stepping:
     """The step of an optimizer in a trace.
 
-    The arguments of its token are all parameters that move, then their gradients, then their
-    states and counters. It writes to all but the gradients, in the order of ``written``.
+    The arguments of its token are all updated parameters, then their gradients, then their states
+    and counters. It writes to all but the gradients, in the order of ``written``.
     """
 
     def __init__(self, optimizer: Any) -> None:
@@ -72,13 +72,15 @@ class Stepping:
                 self.members.append(Member(number, self.count + number, range(at, at + size), k))
                 at += size
         self.written = [*range(self.count), *range(2 * self.count, at)]
-        self.nothing = [None] * len(self.written)  # in the place of handles: none is ever given
+        self.nothing = [None] * len(
+            self.written
+        )  # instead of handles, which a step does not return
         self.usual: Usual | None = None
         made = native_matching.functions()
         self.note_changes = None if made is None else made.note_changes
 
     def same_groups(self) -> bool:
-        """Whether the optimizer has the same groups, of which the same parameters move."""
+        """Whether the optimizer has the same groups, of which the same parameters are updated."""
         optimizer = self.optimizer
         scalars, given = optimizer._scalars, optimizer.param_groups
         if len(given) != len(self.groups):
@@ -97,7 +99,7 @@ class Stepping:
         return True
 
     def arguments(self) -> list[Any] | None:
-        """The tensors of a step that is about to be made; None if it is not this one."""
+        """The tensors of a step that is about to run; None if it is not this one."""
         if not self.same_groups():
             return None
         states = self.optimizer.state
@@ -129,11 +131,11 @@ class Stepping:
 
 
 class Usual:
-    """A step on parameters that the path has met, by gradients that it gave, on known states.
+    """A step on parameters that the path has met, with gradients that it computed, on known states.
 
     The optimizer's state is compared as a whole, by identity, in bulk: who owns what, under which
-    names, in which memory. Compiled code also compares the groups and their settings, so that there
-    is nothing left to ask while these stay as they were, but for learning rates.
+    names, in which memory. Compiled code also compares the groups and their settings, so that
+    nothing else has to be checked while these are unchanged, except learning rates.
     """
 
     def __init__(
@@ -149,7 +151,7 @@ class Usual:
         self.values = list(chain.from_iterable(map(dict.values, self.owned)))
         self.nodes = [None] * len(states)
         self.quick: Any = None  # compiled code for ``compare`` and for the groups
-        # The memory of the states, which is mostly the same in the next step.
+        # The memory of the states, which is usually the same in the next step.
         self.seen = LET_OUT[0]
         self.arrays = list(map(weakref.ref, map(array_of, states)))
 
@@ -166,12 +168,12 @@ class Usual:
         )
 
     def is_the_last(self, region: Any) -> bool:
-        """Whether a step that is about to be made is this one, on the same settings.
+        """Whether a step that is about to run is this one, with the same settings.
 
-        Then its leaves are noted; if not, ``matches`` may still say so.
+        Then its leaves are recorded; if not, ``matches`` may still match.
         """
         optimizer = self.step.optimizer
-        # The stretch ends here, so that it need not know that it has met these leaves.
+        # The segment ends here, so it need not record that it has met these leaves.
         return (
             self.quick is not None
             and optimizer.state is self.table
@@ -183,7 +185,7 @@ class Usual:
         )
 
     def matches(self, region: Any) -> bool:
-        """Whether a step that is about to be made is this one; then its leaves are noted."""
+        """Whether a step that is about to run is this one; then its leaves are recorded."""
         step = self.step
         if (
             step.optimizer.state is not self.table
@@ -198,7 +200,7 @@ class Usual:
         return True
 
     def compare(self, region: Any) -> bool:
-        """The part that compiled code can do, and the specification of that."""
+        """The part that compiled code can do, and its specification."""
         handles, leaves, params = region.handles, region.leaves, self.step.params
         if not (
             all(map(is_, params, map(leaves.__getitem__, self.leaves)))
@@ -219,7 +221,7 @@ class Usual:
         return True
 
     def equip(self) -> None:
-        """Take compiled code for comparing, where there is some."""
+        """Use compiled code for comparing, if available."""
         made = native_matching.functions()
         groups = self.step.groups
         self.listed = self.step.optimizer.param_groups
@@ -248,12 +250,12 @@ class Usual:
 
 
 def _compared(name: str, setting: Any) -> Any:
-    """What a setting is compared with: itself, but a learning rate only with its class."""
+    """The value that a setting is compared with: itself, but for a learning rate only its class."""
     return float if name == "lr" and setting.__class__ is float else setting
 
 
 def of_numbers(group: dict[str, Any]) -> bool:
-    """Whether the settings of a group are numbers, and ask for nothing but the rule."""
+    """Whether the settings of a group are numbers, and need nothing but the rule."""
     if group.get("capturable") or group.get("differentiable"):
         return False
     settings = (group["lr"], group.get("weight_decay"), *group.get("betas", ()))
@@ -263,7 +265,7 @@ def of_numbers(group: dict[str, Any]) -> bool:
 
 
 def is_hooked(optimizer: Any) -> bool:
-    """Whether something of the user's runs around a step."""
+    """Whether user code runs around a step."""
     return bool(
         optimizer._optimizer_step_pre_hooks
         or optimizer._optimizer_step_post_hooks
@@ -273,7 +275,7 @@ def is_hooked(optimizer: Any) -> bool:
 
 
 def is_plain(optimizer: Any) -> bool:
-    """Whether an optimizer's rule is all that its step does."""
+    """Whether an optimizer's step only applies its rule."""
     kind = type(optimizer)
     if not isinstance(optimizer, Elementwise) or RULES.get(kind.__name__) is not kind:
         return False
@@ -286,7 +288,7 @@ def is_plain(optimizer: Any) -> bool:
 
 
 def learned(optimizer: Any) -> tuple[list[Any], Stepping] | None:
-    """What a step that was just made has acted on; None if a program could not do it."""
+    """The tensors that the last step has read and written; None if a program could not run it."""
     made = Stepping(optimizer)
     args = made.arguments()
     if not args:
@@ -303,5 +305,5 @@ def learned(optimizer: Any) -> tuple[list[Any], Stepping] | None:
         if is_outside(t._a) or not t._a.flags.c_contiguous:
             return None
     if len({id(storage_array(p._a)) for p in args[: made.count]}) != made.count:
-        return None  # one after another, where they share memory
+        return None  # one after another, if they share memory
     return args, made

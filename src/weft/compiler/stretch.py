@@ -1,4 +1,4 @@
-"""The state of a region between two computations: what is pending, and on what."""
+"""The state of a region between two computations: the pending ops and their inputs."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ from weft.graph.listen import Listener
 ndarray = np.ndarray
 getrefcount = sys.getrefcount
 ONLY_HERE = 3  # the count of an item of one list, in a loop over it
-PATIENCE = 16  # calls in a row that are learned in vain before some run eagerly
+PATIENCE = 16  # consecutive calls whose learned paths never recur before some run eagerly
 TRIAL = 4  # calls that are learned after these
 LONGEST_REST = 256  # calls
 LOOK = 64  # calls that are pending when memory is first looked at
 ROOM = struct.pack("q", LOOK)
-MOST_BYTES = 1 << 28  # that may be held by what is pending and by nobody else
+MOST_BYTES = 1 << 28  # that pending ops may keep alive on their own
 
 
 class TraceMemory:
-    """What a compiled function knows: the tree of its traces, and counts for ``explain``."""
+    """What a compiled function has learned: the tree of its traces, and counts for ``explain``."""
 
     def __init__(self, name: str, fullgraph: bool = False) -> None:
         self.name, self.fullgraph = name, fullgraph
-        # By the default dtype, which decides what integers beside a float become.
+        # By the default dtype, which decides how integers are promoted with floats.
         self.roots: dict[Any, Point] = {}
         self.calls = self.diverged = self.compiled = self.tokens = 0
-        self.resized = self.forgotten = 0  # courses at new sizes, and those that others replaced
-        self.leaf_bytes = 0  # of all leaves, more than those of one stretch can have
+        self.resized = self.forgotten = 0  # paths at new sizes, and paths that were evicted
+        self.leaf_bytes = 0  # for leaves, greater than any number within one segment
         self.runs = 0  # of all programs
-        self.vain = 0  # courses at new sizes that never came back
-        # Calls in a row that were learned in vain, the last of them, calls that will not be
-        # learned for that reason, and those that were not.
+        self.vain = 0  # paths at new sizes that never recurred
+        # Consecutive calls whose learned paths never recurred, the last of them, calls that will
+        # not be learned for that reason, and those that were not.
         self.wasted = self.last_wasted = self.resting = self.rested = 0
-        # A point where new sizes are not expected to come back, as of so many runs.
+        # A point where new sizes are not expected to recur, as of so many runs.
         self.unlikely: tuple[Point, int] | None = None
         self.reasons: dict[str, int] = {}  # why values were computed before the region's end
         self.refused: dict[str, int] = {}  # what could not be compiled
-        self.news: dict[str, int] = {}  # what was called where something else was expected
+        self.news: dict[str, int] = {}  # what was called instead of the expected op
         self.lock = threading.RLock()
         self.memory = Memory()  # of its programs
-        self.spare: list[Any] = []  # regions that have ended, to begin again with
+        self.spare: list[Any] = []  # finished regions, for reuse
 
     def begin(self, default: Any) -> Point:
         """Where the traces under a default dtype begin."""
         return self.roots.setdefault(default, Point())
 
     def note_waste(self) -> None:
-        """A course was forgotten that never came back: after many, let calls run eagerly."""
+        """A path was evicted that never recurred: after many of them, let calls run eagerly."""
         if self.last_wasted == self.calls:
             return
         if self.calls - self.last_wasted > 1:
@@ -65,7 +65,7 @@ class TraceMemory:
             self.resting = min(2 ** (self.wasted // TRIAL), LONGEST_REST)
 
     def rests(self) -> bool:
-        """Whether the present call is one of those that run eagerly, since learning did not pay."""
+        """Whether the present call is one that runs eagerly because learning did not pay."""
         if not self.resting:
             return False
         self.resting -= 1
@@ -79,7 +79,7 @@ class TraceMemory:
 class Stretch(Listener):
     """What a region has followed since it last computed something."""
 
-    # Compiled code looks at these: see ``native_matching``.
+    # Compiled code reads these: see ``native_matching``.
     __slots__ = (
         *("arrays", "at", "bumped", "busy", "default", "handles", "hidden", "leaves", "learning"),
         *("met", "nodes", "numbers", "path", "reach", "room"),
@@ -88,20 +88,20 @@ class Stretch(Listener):
     stance: str
     longest: int  # calls that may be pending
     longest_room: bytes  # the same for compiled code
-    busy: bool  # while what is pending is being computed
+    busy: bool  # while pending ops are being computed
     reach: int  # how many calls may be pending before memory is looked at
     room: bytes  # the same for compiled code
-    interruptions: list[BaseException]  # of signals' handlers, while values were computed
+    interruptions: list[BaseException]  # raised by signal handlers while values were computed
 
     def clear(self) -> None:
-        """Forget what few stretches have."""
-        # Leaves with pending changes in place, and one entry for each such change.
+        """Reset the state that few segments have."""
+        # Leaves with pending in-place changes, and one entry for each such change.
         self.hidden: dict[int, tuple[Tensor, int]] = {}
-        self.bumped: list[tuple[Tensor, bool]] = []  # with whether it says who has changed it
-        self.apart: set[int] = set()  # results that are views to no one: see ``sets_apart``
+        self.bumped: list[tuple[Tensor, bool]] = []  # with whether it records what changed it
+        self.apart: set[int] = set()  # results that do not count as views: see ``sets_apart``
         self.candidates: list[Any] = []  # calls that may be confirmed as a whole from now on
-        self.ids: dict[int, tuple[int, Any]] = {}  # while learning: what a tensor is to the trace
-        self.updated: set[int] = set()  # while learning: parameters that were changed in place
+        self.ids: dict[int, tuple[int, Any]] = {}  # while learning: the slot of each tensor
+        self.updated: set[int] = set()  # while learning: parameters that were modified in place
 
     def start(self, point: Point) -> None:
         self.at = point
@@ -115,17 +115,17 @@ class Stretch(Listener):
         if self.hidden or self.bumped or self.apart or self.ids or self.updated or self.candidates:
             self.clear()
         self.learning = False
-        # Where all known leaves together are small, no one has to look how much is held.
+        # If all known leaves together are small, held memory need not be measured.
         few = self.learned.leaf_bytes <= MOST_BYTES
         self.reach, self.room = (self.longest, self.longest_room) if few else (LOOK, ROOM)
-        self.going_back = None  # the pass that is being learned, which is one of this stretch
+        self.going_back = None  # the pass being learned, which belongs to this segment
 
     def look_often(self) -> None:
-        """Look at memory from time to time: what is learned may hold any amount."""
+        """Check memory periodically: ops being learned may keep any amount alive."""
         self.reach, self.room = LOOK, ROOM
 
     def is_full(self) -> bool:
-        """Whether too much is pending; if not, more calls may be before this is asked again."""
+        """Whether too much memory is pending; if not, the next check comes after more calls."""
         count = len(self.path)
         if count >= self.longest or self.held_bytes() > MOST_BYTES:
             return True
@@ -134,7 +134,7 @@ class Stretch(Listener):
         return False
 
     def held_bytes(self) -> int:
-        """The memory of leaves, and while learning of results, that nobody else holds."""
+        """The memory of leaves, and while learning of results, that has no other references."""
         held = 0
         for t in self.leaves:
             held += t._a.nbytes if getrefcount(t) == ONLY_HERE and id(t) not in self.hidden else 0
@@ -143,25 +143,28 @@ class Stretch(Listener):
         return held
 
     def cut(self, why: str) -> None:
-        """Something happens that no trace goes through: all before it is computed first."""
+        """Something happens that a trace can't contain: everything before it is computed first."""
         raise NotImplementedError
 
     def refuses(self, op: Any) -> bool:
-        """Whether an op can't wait."""
+        """Whether an op can't be deferred."""
         raise NotImplementedError
 
     @property
     def settled(self) -> bool:
-        """Whether a course from here on was learned, so that another one is news."""
+        """Whether a path from here on was learned, so that a different one is new."""
         return bool(self.at.next) or self.at.resume is not None or bool(self.path)
 
     def show_hidden(self, uncounted: list[tuple[Tensor, bool]] = []) -> None:
-        """Give leaves with pending changes their array back."""
+        """Restore the arrays of leaves with pending changes."""
         for tensor, number in self.hidden.values():
             tensor._a = self.arrays[number]
             if hasattr(tensor, "_stamp"):  # else a signal has interrupted this
                 del tensor._stamp
-        for tensor, noted in uncounted:  # a change is counted again when it is made
+        for (
+            tensor,
+            noted,
+        ) in uncounted:  # the version is incremented again when the change is executed
             cell = tensor._vc
             cell[0] -= 1
             if noted and len(cell) > 1:
@@ -170,12 +173,12 @@ class Stretch(Listener):
 
 
 def is_view(token: Token, k: int) -> bool:
-    """Whether a result of a call lies in memory of something else."""
+    """Whether a result of a call shares the memory of something else."""
     return token.roots[k] != Root(RESULT, token.first + k)
 
 
 def takes_gradient(tensor: Tensor) -> bool:
-    """Whether a gradient that arrives at a leaf goes to its ``.grad`` and does nothing else."""
+    """Whether a gradient that reaches a leaf goes to its ``.grad`` and triggers nothing else."""
     node = tensor._node
     return (
         node.__class__ is AccumulateGrad

@@ -1,9 +1,9 @@
-"""What was seen to happen in a region: a tree of the calls that followed one another.
+"""The recorded traces of a region: a tree of calls in their order.
 
-A ``Token`` is one call of an op with what it was called on: the results of earlier calls, leaves
-(tensors that come from outside), numbers and constants. A ``Point`` is a place between calls, with
-the tokens that were seen to follow. Following a trace means to compare each call with the tokens at
-the present point; nothing is computed meanwhile.
+A ``Token`` is one call of an op with its arguments: the results of earlier calls, leaves (tensors
+from outside), numbers and constants. A ``Point`` is a place between calls, with the tokens that
+were seen to follow. Following a trace means comparing each call with the tokens at the current
+point; nothing is computed meanwhile.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CALL, INPLACE, ASSIGN, DETACH, BACKWARD, STEP = range(6)
 # Kinds of slots: what an argument is.
 RESULT, LEAF, NUMBER, CONSTANT = range(4)
 
-NUMBERS = (float, int)  # classes of operands that may be another number each time
+NUMBERS = (float, int)  # classes of operands that may vary from call to call
 EXACT = frozenset((bool, int, str, type(None)))  # equal and of one class: the same
 PLAIN = (
     *(bool, int, float, complex, str, bytes, type(None), type, np.dtype, slice),
@@ -38,7 +38,7 @@ PLAIN = (
 
 
 class Kind:
-    """What a value is like: all that a pending tensor can be asked before it has values."""
+    """The kind of a value: everything that a pending tensor knows before it has values."""
 
     __slots__ = ("dtype", "outline", "requires", "shape", "strides")
 
@@ -58,7 +58,7 @@ class Kind:
 
 
 class Root(NamedTuple):
-    """Whose memory a value lies in: a result's (``RESULT``) or a leaf's."""
+    """Whose memory a value is in: a result's (``RESULT``) or a leaf's."""
 
     where: int
     number: int
@@ -69,9 +69,10 @@ def _nothing() -> Any:
 
 
 class LeafSlot:
-    """A tensor that no call gave, in its role: the k-th that the calls along a path met.
+    """A tensor that no recorded call returned, in its role: the k-th that the calls along a path
+    met.
 
-    One in memory that NumPy can reach is met anew by each call, since it may have changed.
+    One in memory that NumPy can reach is met again by each call, since it may have changed.
     """
 
     __slots__ = (
@@ -82,16 +83,16 @@ class LeafSlot:
         self.number = number
         self.kind = Kind(tensor._a, tensor._node is not None)
         self.outside = is_outside(tensor._a)
-        # Parameters and states have the same array in every step, so that one comparison tells
-        # most of it; ``seen`` is when their memory was last known not to be let out.
+        # Parameters and states have the same array in every step, so one comparison decides most
+        # cases; ``seen`` is when their memory was last known not to be exported.
         self.last: Any = _nothing
-        self.owner: Any = None  # by which it is known that somebody remembers the memory
+        self.owner: Any = None  # shows that a trace remembers the memory
         if tensor._base is None and not self.outside:
             self.last, self.owner = remembered(tensor)
         self.seen = LET_OUT[0]
         self.cls, self.node = tensor.__class__, tensor._node
         self.plain = tensor._base is None
-        # How its array lies, as compiled code compares it: dtype, rank, shape and strides.
+        # The layout of its array, as compiled code compares it: dtype, rank, shape and strides.
         kind = self.kind
         lies = id(kind.dtype), len(kind.shape), *kind.shape, *kind.strides
         self.lies = struct.pack(f"{len(lies)}q", *lies)
@@ -100,7 +101,7 @@ class LeafSlot:
         """Whether a tensor can play this role."""
         if (x.__class__ is not Tensor and x.__class__ is not Parameter) or not known_leaf(x):
             return False
-        # Memory that is not from outside any more can be copied all the same.
+        # Memory that is no longer exported may be copied nevertheless.
         if not self.outside and is_outside(x._a) and not takes_back(x):
             return False
         array, kind = x._a, self.kind
@@ -120,7 +121,7 @@ class LeafSlot:
 
 
 def known_leaf(x: Tensor) -> bool:
-    """Whether a tensor from outside is of a sort that regions know."""
+    """Whether a tensor from outside can be a leaf of a trace."""
     if x._a.__class__ is not ndarray or x._node is NOWHERE:
         return False
     if x._x is not None and "tangents" in x._x:
@@ -154,21 +155,21 @@ class Token:
         self.grad = grad  # whether recording was on
         self.kinds, self.roots = kinds, roots  # of the results
         self.first = first  # the number of the first result
-        self.leaves: tuple[LeafSlot, ...] = ()  # those met here for the first time
+        self.leaves: tuple[LeafSlot, ...] = ()  # leaves met here for the first time
         self.targets: tuple[LeafSlot, ...] = ()  # of a backward pass: the leaves that it reaches
-        # For each of these, where among the slots the gradient is that it has already, or zero.
+        # For each of these, the position among the slots of its existing gradient, or zero.
         self.held: tuple[int, ...] = ()
         self.step: Any = None  # of an optimizer: see ``stepping``
-        # Functions that compare a call's arguments with the slots, and that answer it: see
-        # ``matching``.
+        # Functions that compare a call's arguments with the slots, and that return its pending
+        # results: see ``matching``.
         self.match: Any = None
         self.follow: Any = None
-        self.quick: Any = None  # compiled code that does so where little has changed
+        self.quick: Any = None  # compiled code that does so in common cases
         self.code: CodeType | None = None
         self.instruction = 0
         self.scope = ""
         self.home: Any = None  # the point that it follows
-        # Whether its op's rule says what it gives, and whether that is all that is known of it:
+        # Whether its op's shape rule predicts its results, and whether it was never run eagerly:
         # see ``resizing``.
         self.ruled = self.derived = False
         self.after = Point()
@@ -184,31 +185,33 @@ class Point:
 
     def __init__(self) -> None:
         self.next: list[Token] = []
-        self.opaque: set[Any] = set()  # ops that were called here on what no token can say
+        self.opaque: set[Any] = (
+            set()
+        )  # ops that were called here with arguments that no token can represent
         self.plans: dict[int, Any] = {}  # by the set of results that are still held
-        self.resume: Point | None = None  # where calls go on after all was computed here
-        # The results whose holders decide what is computed here; also as compiled code reads them,
-        # and that code.
+        self.resume: Point | None = None  # where calls continue after everything was computed here
+        # The results whose references decide what is computed here; also as compiled code reads
+        # them, and that code.
         self.watched: tuple[list[int], bytes, Any] | None = None
         # Calls of functions that begin here and are confirmed as a whole, and the code of those
         # that are not: see ``whole_calls``.
         self.whole: list[tuple[Any, ...]] = []
         self.tried: list[CodeType] = []
-        self.changes = 0  # of modules, for which calls were learned anew
+        self.changes = 0  # of modules, for which calls were learned again
         self.hopeless = 0  # calls of modules that can't be confirmed
-        self.like: tuple[Point, ...] = ()  # the same place in courses of other sizes
+        self.like: tuple[Point, ...] = ()  # the same place in paths at other sizes
 
     @property
     def resumes(self) -> bool:
-        """Whether values were computed here, at whatever size."""
+        """Whether values were computed here, at any size."""
         return self.resume is not None or any(point.resume is not None for point in self.like)
 
     def runs_at_once(self, op: Any) -> bool:
-        """Whether an op was called here, at whatever size, on what no token can say."""
+        """Whether an op was called here, at any size, on what no token can represent."""
         return op in self.opaque or any(op in point.opaque for point in self.like)
 
     def resumed(self) -> Point:
-        """The beginning of what follows once everything up to here has been computed."""
+        """The point from which calls continue once everything up to here has been computed."""
         if self.resume is None:
             self.resume = Point()
             found = (point.resume for point in self.like)
@@ -217,7 +220,7 @@ class Point:
 
 
 def walk(root: Point) -> Iterator[Point]:
-    """All points behind one, without recursion."""
+    """All points after one, without recursion."""
     stack = [root]
     while stack:
         point = stack.pop()
@@ -239,7 +242,9 @@ def plain_attributes(attrs: Any) -> bool:
 
 
 def is_table(array: np.ndarray) -> bool:
-    """Whether an array is one that functions keep for their calls, and nobody changes."""
+    """Whether an array is a lookup table that functions keep for their calls and that never
+    changes.
+    """
     return not array.flags.writeable and array.base is None and array.size > 1
 
 

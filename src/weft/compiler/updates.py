@@ -1,7 +1,7 @@
-"""Optimizer steps of one rule as one native call, in place, when all else has succeeded.
+"""Optimizer steps of one rule as one native call, in place, after everything else has succeeded.
 
-The coefficients of a rule (learning rate, bias corrections) are computed anew for every run from
-the optimizer's settings and the step counters, which are state.
+The coefficients of a rule (learning rate, bias corrections) are recomputed for every run from the
+optimizer's settings and the step counters, which are state.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ ITEM = methodcaller("item")
 
 
 def is_plain(node: WorkNode, leaves: Mapping[int, Any], writes: Mapping[int, Any]) -> bool:
-    """Whether a step can update its parameter where it lies: all it makes is written over leaves.
+    """Whether a step can update its parameter in place: all its results are written to leaves.
 
-    ``writes`` are the values that leaves take on.
+    ``writes`` are the values that leaves take.
     """
     work = node.work
     if not isinstance(work, StepWork) or not hasattr(work.step.rule, "next_coefficients"):
@@ -53,7 +53,7 @@ def is_plain(node: WorkNode, leaves: Mapping[int, Any], writes: Mapping[int, Any
 
 
 def grouped(nodes: Sequence[WorkNode], leaves: Mapping[int, Any]) -> list[list[WorkNode]]:
-    """Steps that one call takes: of one rule, group of parameters, type and age."""
+    """Steps that are made by one call: of one rule, parameter group, dtype and step count."""
     found: dict[Any, list[WorkNode]] = {}
     for node in nodes:
         work: Any = node.work
@@ -67,7 +67,7 @@ def grouped(nodes: Sequence[WorkNode], leaves: Mapping[int, Any]) -> list[list[W
 class Update:
     """The steps of a group of parameters, in a program.
 
-    ``places`` are those of value, gradient, states and counters of each parameter.
+    ``places`` are the operands of each parameter: value, gradient, states and counters.
     """
 
     def __init__(self, nodes: Sequence[WorkNode], places: list[list[Any]]) -> None:
@@ -86,14 +86,14 @@ class Update:
         self.start = np.array([s for _, s in pieces], np.int64)
         self.grain = max(1, len(pieces) * updates.GRAIN // max(sum(sizes), 1))
         self.name = f"{work.name} of {len(nodes)} parameters"
-        self.counters: list[list[int]] = []  # as places among a program's leaves
-        self.ages: list[int] | None = None  # those of one counter each, if that is all they need
+        self.counters: list[list[int]] = []  # as positions among a program's leaves
+        self.ages: list[int] | None = None  # those of one counter each, if no more is needed
         self.next_age: Any = None  # compiled code that reads these
-        self.stored: list[ndarray] = []  # the words that are the counters' new values
-        self.row = 0  # where among a program's words the addresses are
+        self.stored: list[ndarray] = []  # the words with the counters' new values
+        self.row = 0  # positions of the addresses among a program's words
 
     def plan(self, leaves: Mapping[int, Any]) -> bool:
-        """Find the loop of the rule under the settings as they are; False if there is none."""
+        """Find the loop of the rule for the current settings; False if there is none."""
         first = [np.array(leaves[p.buffer.key]) for p in self.places[0][self.states + 2 :]]
         group = self.settings if self.step.group is None else self.step.group
         self.flags, values = self.step.rule.next_coefficients(group, first)
@@ -122,7 +122,7 @@ class Update:
         return call.address, list(call.words)
 
     def settle(self, words: ndarray, first: int) -> None:
-        """Be told where among a program's words the coefficients are."""
+        """Set the positions of the coefficients among a program's words."""
         narrow = self.kind == "f32"
         self.coefficients: Any = words.view(np.uint8)[8 * first :].data
         self.packing = struct.Struct(("f4x" if narrow else "d") * self.count)
@@ -139,7 +139,7 @@ class Update:
     def prepared(self, arrays: Sequence[Any]) -> bool:
         """Set the coefficients for a run on leaves, and the counters after it.
 
-        False if the parameters are not of one age any more, or the settings ask for another loop.
+        False if the parameters' step counts differ by now, or the settings need a different loop.
         """
         live = self.step.group
         group = self.settings if live is None else live
@@ -159,7 +159,7 @@ class Update:
             return False
         try:
             self.packing.pack_into(self.coefficients, 0, *values)
-        except OverflowError:  # a number that is infinite in this type
+        except OverflowError:  # a number that overflows in this dtype
             with np.errstate(over="ignore"):
                 narrowed = np.array(values, np.float32).tolist()
             self.packing.pack_into(self.coefficients, 0, *narrowed)
@@ -168,7 +168,7 @@ class Update:
         return True
 
     def _numbers(self, group: dict[str, Any]) -> dict[str, Any]:
-        """The settings of a group as numbers; looked at only where they are others than before."""
+        """The settings of a group as numbers; recomputed only if they have changed."""
         rate, betas, decay = group["lr"], group.get("betas"), group.get("weight_decay")
         known = self.settled
         if rate.__class__ is not float or betas is not known[0] or decay is not known[1]:
@@ -179,7 +179,9 @@ class Update:
         return group
 
     def _age(self, arrays: Sequence[Any]) -> float | None:
-        """The step to make, where all parameters have made as many and that alone is counted."""
+        """The number of the next step, if all parameters have the same and nothing else is
+        counted.
+        """
         if self.ages is None:
             alone = len(self.counters[0]) == 1 and self.step.rule._by_step_alone
             self.ages = [mine[0] for mine in self.counters] if alone else []
@@ -193,7 +195,7 @@ class Update:
         return self.age_of(arrays)
 
     def age_of(self, arrays: Sequence[Any]) -> float | None:
-        """The same in Python, and the specification of that."""
+        """The same in Python, and its specification."""
         ages = set(map(ITEM, map(arrays.__getitem__, self.ages or ())))
         if len(ages) != 1:
             return None
@@ -201,7 +203,7 @@ class Update:
         return age + 1.0 if age < EXACT else None
 
     def one_by_one(self, read: Any) -> None:
-        """The same for each parameter alone; ``read`` gives the array at a place."""
+        """The same for each parameter separately; ``read`` returns the array of an operand."""
         found: list[tuple[ndarray, ndarray]] = []
         for work, places in zip(self.works, self.places, strict=True):
             arrays = [read(place) for place in places]

@@ -1,15 +1,15 @@
 """Calls of weft's own functions as a whole: which can be confirmed before they run.
 
-A public function is Python code that ends in ops. What it does follows from what it is called on,
-from the kinds of its tensors, and from switches that are compared (``native_calls.Hook``); so where
-it is called again on the same results and leaves, with equal numbers and settings, at the same
-point of the trace, the same tokens follow. They are noted at once, and the function does not run.
+A public function is Python code that ends in ops. Its behaviour is determined by its arguments, by
+the kinds of its tensors, and by global modes that are compared (``native_calls.Hook``); so if it is
+called again on the same results and leaves, with equal numbers and settings, at the same point of
+the trace, the same tokens follow. They are recorded at once, and the function does not run.
 
-A call is watched once while it is followed. It can be confirmed from then on if its tokens read
-nothing but its arguments, and it gave its arguments or new results; if it drew no random numbers
-and said no warning; and if nobody has kept a result that it did not give. The ``forward`` of weft's
-own modules is such a function too, as long as the module is what it was (``whole_modules``), and so
-is what calls it, ``Module.__call__``, where the module has no hooks.
+A call is observed once while it is followed. It can be confirmed from then on if its tokens read
+nothing but its arguments, and it returned its arguments or new results; if it drew no random
+numbers and issued no warning; and if nothing keeps a reference to a result that it did not return.
+The ``forward`` of weft's own modules is such a function too, as long as the module is unmodified
+(``whole_modules``), and so is its caller, ``Module.__call__``, if the module has no hooks.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ from weft.operators.along import RESULT_TYPES
 array_of = Tensor.__dict__["_a"].__get__
 MODULE_CALL: FunctionType = vars(Module)["__call__"]
 VARIANTS = 4  # of one function at one point
-HOPELESS = 16  # calls of users' modules at one point, after which none is looked at there
+HOPELESS = 16  # calls of users' modules at one point, after which none is observed there
 CHANGES = 64  # of modules, after which calls at one point are no longer learned
-GENERATORS = 0x20 | 0x80 | 0x100 | 0x200  # flags of code that gives its results one by one
+GENERATORS = 0x20 | 0x80 | 0x100 | 0x200  # flags of generator code
 WITH_ARGS, WITH_KEYWORDS = 4, 8  # flags of code with ``*args`` and ``**kwargs``
 
 
@@ -77,7 +77,7 @@ class NotWhole(Exception):
 
 
 def functions() -> Iterator[FunctionType]:
-    """The functions whose calls may be confirmed: those that do nothing but call ops."""
+    """The functions whose calls may be confirmed: those that only call ops."""
     for _, function in overriding.methods():
         yield function
     for _, _, function in overriding.functions():
@@ -124,7 +124,9 @@ _compiled: list[native_calls.HookFunctions] = []
 
 @once
 def compile_ahead() -> None:
-    """Have what every compiled function needs compiled while one runs for the first time."""
+    """Compile in the background what every compiled function needs, while one runs for the first
+    time.
+    """
     if selection.ready():
         native_matching.prepared()
         _hook()
@@ -149,8 +151,8 @@ def _compile() -> native_calls.HookFunctions | None:
         made.marks.add(back.__code__, arguments(back.__code__))
         for function in {REDIRECTED.get(f, f) for f in functions() if may_be_confirmed(f)}:
             if function.__closure__:
-                # Functions that differ in what they enclose share the code that they were made
-                # from: each gets its own, by which it is known.
+                # Closures created from the same code share a code object: each gets its own, which
+                # identifies it.
                 function.__code__ = function.__code__.replace()
             made.marks.add(function.__code__, arguments(function.__code__))
         _compiled.append(made)
@@ -158,19 +160,19 @@ def _compile() -> native_calls.HookFunctions | None:
 
 
 class Watched:
-    """A call that is going on, and what the region was like when it began."""
+    """A call in progress, and the state of the region when it began."""
 
     def __init__(self, region: Any, code: CodeType, args: tuple[Any, ...]) -> None:
         self.region, self.code, self.args = region, code, args
         self.home, self.path, self.first = region.at, region.path, len(region.path)
         self.counts = tuple(map(len, (region.handles, region.leaves, region.numbers)))
         self.apart, self.grad = set(region.apart), MODES.now.grad
-        self.spoilt = False  # by a warning, or by random numbers
+        self.spoilt = False  # by a warning, or by drawing random numbers
         self.module = state_of(code, args)
 
     @property
     def is_kept(self) -> bool:
-        """Whether the module that was called is as it was when it was called."""
+        """Whether the called module is unmodified since the call began."""
         now = state_of(self.code, self.args)
         return now is self.module or (
             now is not None and self.module is not None and now.guards == self.module.guards
@@ -178,7 +180,7 @@ class Watched:
 
 
 def state_of(code: CodeType, args: tuple[Any, ...]) -> ModuleState | None:
-    """What the state of the module is compared by that a call belongs to; None for functions."""
+    """The comparisons for the state of the module that a call belongs to; None for functions."""
     if not args or not isinstance(args[0], Module):
         return None
     try:
@@ -188,13 +190,13 @@ def state_of(code: CodeType, args: tuple[Any, ...]) -> ModuleState | None:
 
 
 def is_module_call(code: CodeType) -> bool:
-    """Whether some code is what modules of all classes run when they are called."""
+    """Whether a code object is that of ``Module.__call__``."""
     return code is MODULE_CALL.__code__
 
 
 def is_hopeless(code: CodeType, args: tuple[Any, ...]) -> bool:
-    """Whether a call can't be confirmed, so that what it calls may be looked at instead: that of
-    a user's module.
+    """Whether a call can never be confirmed, so that its inner calls may be observed instead: that
+    of a user's module.
     """
     return is_module_call(code) and args[0].__class__ not in whole_modules.classes()
 
@@ -204,14 +206,14 @@ _warn = warnings.warn
 
 
 def _noticed(message: Any, category: Any = None, stacklevel: int = 1, source: Any = None) -> None:
-    """What stands in for ``warnings.warn`` while a call is watched."""
+    """Replaces ``warnings.warn`` while a call is observed."""
     for watched in _watched:
         watched.spoilt = True
     _warn(message, category, stacklevel + 1, source)
 
 
 def begin(region: Any, code: CodeType, args: tuple[Any, ...]) -> bool:
-    """A function is about to run, and is watched; False if it is not worth that."""
+    """A function is about to run and be observed; False if that does not pay."""
     global _warn
     if is_hopeless(code, args):
         region.at.hopeless += 1
@@ -220,13 +222,13 @@ def begin(region: Any, code: CodeType, args: tuple[Any, ...]) -> bool:
         return False
     _watched.append(Watched(region, code, args))
     region.watched_call = _watched[-1]
-    if warnings.warn is not _noticed:  # as it is inside of a call that is watched
+    if warnings.warn is not _noticed:  # as inside a call that is observed
         _warn, warnings.warn = warnings.warn, _noticed
     return True
 
 
 def end(result: Any) -> None:
-    """The function has given a result, or has failed."""
+    """The function has returned a result, or has failed."""
     watched = _watched.pop()
     if not _watched and warnings.warn is _noticed:
         warnings.warn = _warn
@@ -241,7 +243,9 @@ def end(result: Any) -> None:
 
 
 def settle(region: Any, held: int) -> None:
-    """All results of a stretch are there, some of them held: keep the calls that gave those."""
+    """All results of a segment exist, some of them referenced: keep the calls that returned
+    those.
+    """
     for call in region.candidates:
         home, code = call.home, call.code
         if held & call.inner:
@@ -257,7 +261,7 @@ def settle(region: Any, held: int) -> None:
 
 
 class Whole:
-    """One call as compiled code compares it, and what it notes and gives."""
+    """One call as compiled code compares it, and what it records and returns."""
 
     def __init__(self, watched: Watched, result: Any) -> None:
         region = watched.region
@@ -297,24 +301,24 @@ class Whole:
             guards, words([id(t) for t in tensors]), module, tuple(state.globals) if state else (),
             outermost,
         )  # fmt: skip
-        del self.watched, self.flat  # a tensor that they hold would count as one that is held
+        del self.watched, self.flat  # a tensor that they reference would count as a held one
 
     def tokens(self) -> list[Token]:
-        """What the call did: a piece of the path, and nothing beside it."""
+        """The tokens of the call: a contiguous part of the path, and nothing else."""
         watched, region = self.watched, self.watched.region
         if watched.spoilt or region.learning or region.busy or region.path is not watched.path:
-            raise NotWhole("something else has happened")
+            raise NotWhole("something else happened during the call")
         tokens: list[Token] = region.path[watched.first :]
         if not tokens or tokens[0].home is not self.home or region.at is not tokens[-1].after:
-            raise NotWhole("it is not a piece of the path")
+            raise NotWhole("its tokens are not contiguous on the path")
         if region.apart != watched.apart:
-            raise NotWhole("results are set apart")
+            raise NotWhole("some of its results are computed separately")
         if any(t.grad is not watched.grad for t in tokens) or MODES.now.grad is not watched.grad:
-            raise NotWhole("recording was switched")
+            raise NotWhole("gradient recording was switched")
         if any(t.kind not in (CALL, DETACH) for t in tokens[:-1]):
-            raise NotWhole("more happens than calls of ops")
+            raise NotWhole("it does more than call ops")
         if tokens[-1].kind not in (CALL, DETACH, INPLACE, ASSIGN):
-            raise NotWhole("more happens than calls of ops")
+            raise NotWhole("it does more than call ops")
         return tokens
 
     def flatten(self) -> tuple[list[int], list[Any]]:
@@ -327,7 +331,7 @@ class Whole:
             classes.append(x.__class__ if listed else None)
             self.flat += x if listed else (x,)
         if len(self.flat) > FLAT:
-            raise NotWhole("many arguments")
+            raise NotWhole("too many arguments")
         return lengths, classes
 
     def take_module(self) -> tuple[ModuleState | None, list[Tensor]]:
@@ -342,11 +346,11 @@ class Whole:
         tensors = list({id(t): t for t in state.tensors if id(t) not in given}.values())
         self.flat += tensors
         if len(self.flat) > FLAT:
-            raise NotWhole("many parameters")
+            raise NotWhole("too many parameters")
         return state, tensors
 
     def replaces(self, own: tuple[Any, ...]) -> bool:
-        """Whether another call is this one while the module was in another state."""
+        """Whether another call is this one with the module in a different state."""
         return self.own[native_calls.MODULE] is not None and (
             own[native_calls.CODE] is self.code
             and own[native_calls.MODULE] == self.own[native_calls.MODULE]
@@ -363,18 +367,18 @@ class Whole:
                 elif kind == RESULT and what < first:
                     read = region.handles[what]
                     if read is None and token.kind in (ASSIGN, INPLACE):
-                        read = region.handles[token.first]  # it has another number by now
+                        read = region.handles[token.first]  # it has a new number by now
                 else:
                     continue
                 if id(read) not in self.places:
-                    raise NotWhole("it reads what it was not given")
+                    raise NotWhole("it reads tensors that are not among its arguments")
         if tokens[-1].kind in (ASSIGN, INPLACE):
             target = region.handles[tokens[-1].first]
             if not self.flat or target is not self.flat[0]:
-                raise NotWhole("it changes something else")
+                raise NotWhole("it modifies a tensor other than its first argument")
 
     def recipe(self, meeting: list[int]) -> tuple[list[int], list[Any]]:
-        """How each argument is compared, and with what."""
+        """How each argument is compared."""
         found: list[int] = []
         objects: list[Any] = []
         for k, x in enumerate(self.flat):
@@ -400,7 +404,7 @@ class Whole:
             number = object.__getattribute__(x, "_stamp")[1]
             if number < handles and region.handles[number] is x:
                 return OF_RESULT, number
-            last = region.path[-1]  # it was changed by the call itself
+            last = region.path[-1]  # it was modified by the call itself
             if last.kind in (ASSIGN, INPLACE) and number == last.first:
                 kind, what = last.slots[0]
                 if kind == RESULT:
@@ -413,12 +417,12 @@ class Whole:
         raise NotWhole("a tensor that no op has read")
 
     def results(self, result: Any, count: int, change: Token | None) -> tuple[list[int], Any]:
-        """Where what was given is found: among the new results, or among the arguments."""
+        """Where each returned tensor is found: among the new results, or among the arguments."""
         cls = result.__class__
         if cls in (Tensor, Parameter):
             return [self.place(result, count)], None
         if cls is not tuple and cls is not list and cls not in RESULT_TYPES.values():
-            raise NotWhole("a result of another sort")
+            raise NotWhole("a result of an unsupported type")
         if not result:
             raise NotWhole("no results")
         made: Any = cls if cls in (tuple, list) else functools.partial(tuple.__new__, cls)
@@ -429,15 +433,15 @@ class Whole:
             return ~self.places[id(x)]
         region, first = self.watched.region, self.watched.counts[0]
         if x.__class__ is not Tensor or region_of(x) is not region:
-            raise NotWhole("a result that is none of an op")
+            raise NotWhole("a result that no op computed")
         number = object.__getattribute__(x, "_stamp")[1]
         plain = x._vc == [0] and x._grad is None and x._x is None
         if not first <= number < first + count or not plain or region.handles[number] is not x:
-            raise NotWhole("a result that is none of the call's")
+            raise NotWhole("a result that was computed outside the call")
         return number - first
 
     def given(self, results: list[int], tokens: list[Token]) -> set[int]:
-        """The results for which there are tensors: those that are given, and whose memory is."""
+        """The results that need tensors: those that are returned, and those whose memory is."""
         first = self.watched.counts[0]
         roots = [root for token in tokens for root in token.roots]
         found = {k for k in results if k >= 0}
@@ -449,7 +453,7 @@ class Whole:
 
 
 def change_items(token: Token | None) -> tuple[Any, ...] | None:
-    """The change in place with which a call ends, as compiled code notes it."""
+    """The in-place change with which a call ends, as compiled code records it."""
     if token is None:
         return None
     kind, what = token.slots[0]
@@ -461,7 +465,7 @@ def change_items(token: Token | None) -> tuple[Any, ...] | None:
 
 
 def constant(x: Any) -> Any:
-    """A value that later calls are compared with, out of reach of the program."""
+    """A value that later calls are compared with, copied so that the program can't change it."""
     if x.__class__ in (dt.dtype, device.device) or isinstance(x, dispatch.Op):
         return x
     if not plain_attributes(x):
@@ -488,5 +492,5 @@ def take(slot: LeafSlot, x: Any) -> Any:
         and slot.plain
         and x._x is None
     )
-    # Memory that is not from outside any more is copied all the same, which does no harm.
+    # Memory that is no longer exported is copied nevertheless, which does no harm.
     return aside(array) if alike or slot.fits(x) else None

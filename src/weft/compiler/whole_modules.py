@@ -1,4 +1,4 @@
-"""Modules of weft's own in calls that are confirmed as a whole: what their state is compared by.
+"""Whole calls of weft's own modules: comparing a module's state.
 
 Besides its arguments a module's ``forward`` reads attributes, parameters, buffers and the modules
 inside. CPython up to 3.12 gives each state of a dictionary a number that no other state of any
@@ -28,7 +28,7 @@ from weft.nn.module import _HOOK_DICTS, Module
 # class. Each comparison may rely on those before it.
 CLASS_OF, ATTRIBUTES, DICTIONARY, CLASS = range(4)
 
-MANAGED = -24  # where an object keeps the address of its attributes
+MANAGED = -24  # offset of the pointer to an object's attributes
 DICT_VERSION, CLASS_VERSION = 24, 384
 TABLES = ("_parameters", "_buffers", "_modules")
 UNREAD = frozenset((*_HOOK_DICTS, "_non_persistent_buffers_set", "_scope_places"))  # by forward
@@ -55,7 +55,7 @@ def classes() -> set[type]:
 
 
 def forwards() -> list[FunctionType]:
-    """What these modules run when they are called."""
+    """The ``forward`` functions of these modules."""
     own = (vars(cls).get("forward") for cls in classes())
     return [function for function in own if isinstance(function, FunctionType)]
 
@@ -67,19 +67,21 @@ def dict_version(table: dict[Any, Any]) -> int:
 def class_version(cls: type) -> int:
     found = half(id(cls) + CLASS_VERSION).value
     if not found:
-        raise Unknown("a class that was just changed")
+        raise Unknown("a class that was just modified")
     return found
 
 
 class ModuleState:
-    """What a module's forward may read: comparisons that hold while it is as it was."""
+    """The state that a module's forward may read: comparisons that hold while it is unmodified."""
 
     def __init__(self, module: Module, hooks: bool = False) -> None:
-        # Hooks of the module itself run around its forward; ``hooks`` says that they matter.
+        # Hooks of the module itself run around its forward; ``hooks`` says whether they matter.
         self.outermost = None if hooks else module
         self.guards: list[tuple[int, int, int]] = []
         self.tensors: list[Tensor] = []
-        self.globals: list[dict[str, Any]] = []  # kept, so that their addresses stay theirs
+        self.globals: list[
+            dict[str, Any]
+        ] = []  # kept alive, so that their addresses are not reused
         self.seen: set[int] = set()
         if EVERYWHERE.active:
             raise Unknown("hooks on all modules")
@@ -94,11 +96,11 @@ class ModuleState:
         self.seen.add(id(module))
         cls, own = type(module), module.__dict__
         if cls not in classes():
-            raise Unknown("a module of another library")
+            raise Unknown("a module that is not one of weft's")
         if module._hooked and module is not self.outermost:
             raise Unknown("hooks")
         if word(id(module) + MANAGED).value != id(own):
-            raise Unknown("attributes that lie elsewhere")
+            raise Unknown("attributes that are not stored in __dict__")
         self.guards.append((CLASS_OF, id(module), id(cls)))
         self.add_class(cls)
         self.add_globals(cls.forward.__globals__)
@@ -106,7 +108,7 @@ class ModuleState:
         for name, value in own.items():
             if name in TABLES:
                 if value.__class__ is not dict:
-                    raise Unknown("parts in a table of another kind")
+                    raise Unknown("parameters, buffers or submodules in an unsupported container")
                 self.guards.append((DICTIONARY, id(value), dict_version(value)))
             elif name not in UNREAD and not is_plain(value):
                 raise Unknown("an attribute that may change without being set")
@@ -130,7 +132,7 @@ class ModuleState:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is always what it is."""
+    """Whether a value is immutable."""
     if value.__class__ is tuple:
         return all(map(is_plain, value))
     return value.__class__ in PLAIN
@@ -140,7 +142,7 @@ def is_plain(value: Any) -> bool:
 def are_compared() -> bool:
     """Whether this Python has the numbers that modules are compared by.
 
-    Python 3.13 does not: what objects keep in place of a dictionary changes without a new number.
+    Python 3.13 does not: what objects keep instead of a dictionary changes without a new number.
     """
     try:
         probe()
@@ -150,7 +152,7 @@ def are_compared() -> bool:
 
 
 def probe() -> None:
-    """Try out whether dictionaries and classes keep the numbers of their states where we look."""
+    """Verify where dictionaries and classes store their version tags."""
 
     class Tried:
         attribute = 0
@@ -159,7 +161,7 @@ def probe() -> None:
     made.first = 1  # type: ignore[attr-defined]
     own = made.__dict__
     if not (3, 11) <= sys.version_info[:2] <= (3, 13) or word(id(made) + MANAGED).value != id(own):
-        raise Unsupported("attributes lie elsewhere")
+        raise Unsupported("unsupported object layout: __dict__ is elsewhere")
     states = [dict_version(own)]
     for change in (
         lambda: setattr(made, "first", 2), lambda: own.update(second=1), lambda: own.pop("second"),
@@ -168,18 +170,18 @@ def probe() -> None:
         change()
         states.append(dict_version(own))
     if states != sorted(set(states)):
-        raise Unsupported("states of dictionaries have no numbers")
+        raise Unsupported("dictionaries have no version tags")
     first, second = {"a": 1}, {"b": 1}
     first["a"] = 2
     if not states[-1] < dict_version(second) < dict_version(first):
-        raise Unsupported("states of dictionaries have no numbers")
+        raise Unsupported("dictionaries have no version tags")
     versions = []
     for k in range(2):
         if made.attribute != k:
-            raise Unsupported("classes differ")
+            raise Unsupported("unsupported class layout")
         versions.append(class_version(Tried))
         Tried.attribute = k + 1
         if half(id(Tried) + CLASS_VERSION).value:
-            raise Unsupported("states of classes have no numbers")
+            raise Unsupported("classes have no version tags")
     if not 0 < versions[0] < versions[1] < 1 << 31:
-        raise Unsupported("states of classes have no numbers")
+        raise Unsupported("classes have no version tags")

@@ -1,4 +1,6 @@
-"""Methods of PyTorch's tensors that weft does not have: reading one says so, and why."""
+"""Methods of PyTorch's tensors that weft does not have: reading one raises an error with the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from typing import Any
 
 from weft.core.tensor import LATE, Tensor
 
-# By the reason, as ``weft.compat.table`` has it; the last have none but that nobody wrote them.
+# By the reason, as in ``weft.compat.table``; the last ones are just not implemented.
 METHODS: dict[str, str] = {
     "sparse": """to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc
         sparse_mask sparse_resize_ sparse_resize_and_clear_ _nnz coalesce

@@ -32,7 +32,7 @@ ndarray = np.ndarray
 # The dtypes of batched arrays, by the ordinary ones that they equal; the fast paths decline them.
 MARKED = {d: np.dtype(d, metadata={"device": "batch"}) for d in dt.OF_NUMPY}  # type: ignore[call-overload]
 
-# Addresses that all batched arrays share: nobody reads them.
+# Addresses that all batched arrays share: they are never read.
 _SHARED: list[Any] = []
 
 
@@ -52,7 +52,7 @@ class BatchedArray(MetaArray):
         try:
             return self._physical
         except AttributeError:
-            raise _unsupported("a view that no op made") from None
+            raise _unsupported("a view that was not created by an op") from None
 
     def item(self, *args: Any) -> Any:
         raise RuntimeError(
@@ -82,7 +82,7 @@ class BatchedArray(MetaArray):
         raise _unsupported("writing to its array")
 
     def reshape(self, *shape: Any, **more: Any) -> Any:
-        raise _unsupported("another shape of its array")
+        raise _unsupported("reshaping its array")
 
     ravel = flatten = view = conj = __deepcopy__ = reshape  # type: ignore[assignment]
 
@@ -312,7 +312,7 @@ def _of_none(b: BatchedCall) -> Any:
 
 
 def change_batched(op: Op, args: Any, attrs: dict[str, Any]) -> Tensor:
-    """Run an op in place on a batched tensor, or with batched operands."""
+    """Run an in-place op on a batched tensor, or with batched operands."""
     from weft.core.dispatch import REGISTRY, apply
     from weft.core.inplace import apply_inplace
 

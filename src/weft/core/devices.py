@@ -1,12 +1,12 @@
 """Devices with memory of their own: the interface that lets every op run there.
 
-A device brings an array class, a subclass of ``DeviceArray``, and a ``Device`` that copies to and
-from the host and runs ops. The array of a tensor on it is such an array. Code outside of ``core``
-and of the kernels reads shape, strides and dtype of a tensor's array and nothing else of it, so
-it serves every device; what really needs the numbers in Python asks ``host``.
+A device supplies an array class, a subclass of ``DeviceArray``, and a ``Device`` that copies to and
+from the host and runs ops. The array of a tensor on it is such an array. Code outside ``core`` and
+the kernels reads only shape, strides and dtype of a tensor's array, so it works for every device;
+code that needs the numbers in Python calls ``host``.
 
-The dtype of such an array equals the ordinary one but is another object, as that of a meta array,
-so the short paths through dispatch, which ask ``dtype is F32``, pass it by at no cost.
+The dtype of such an array equals the ordinary one but is a different object, as for meta arrays, so
+the fast paths through dispatch, which check ``dtype is F32``, decline it at no cost.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DEVICES: dict[str, Device] = {}  # by the name of their type
 
 
 class ArrayFlags:
-    """What an array's strides say of it."""
+    """The flags that follow from an array's strides."""
 
     __slots__ = ("c_contiguous", "f_contiguous", "owndata", "writeable")
 
@@ -44,8 +44,8 @@ class ArrayFlags:
 class DeviceArray(ForeignArray):
     """An array in memory that Python and NumPy can't reach: its geometry, and its operators.
 
-    ``base`` is the array that owns the memory, or None; ``address`` tells where the first element
-    is, in numbers that mean something among the arrays of the device alone.
+    ``base`` is the array that owns the memory, or None; ``address`` is that of the first element,
+    meaningful only among arrays of the device.
     """
 
     __slots__ = ("__weakref__", "address", "base", "dtype", "shape", "strides")
@@ -114,7 +114,7 @@ for _name, _op in (
 
 
 class Device:
-    """A device: how its arrays are made, copied, looked at, and computed with."""
+    """A device: how its arrays are created, copied, viewed, and computed with."""
 
     name: str
     array: type[DeviceArray]
@@ -142,7 +142,7 @@ class Device:
 
 
 def register(device: Device) -> None:
-    """Make a device known: from now on tensors can be put there by its name."""
+    """Register a device: from now on tensors can be moved there by its name."""
     device.dtypes = {
         d: np.dtype(d, metadata={"device": device.name})  # type: ignore[call-overload]
         for d in dt.OF_NUMPY
@@ -155,7 +155,7 @@ def register(device: Device) -> None:
 
 
 def forget(device: Device) -> None:
-    """Take a device back, of which no tensors are left."""
+    """Unregister a device that has no tensors left."""
     del DEVICES[device.name], ELSEWHERE[device.name]
     LIVE.discard(id(device))
 
@@ -215,7 +215,7 @@ def host_of(array: Any) -> ndarray:
 
 
 def host(x: Any) -> ndarray:
-    """A tensor's values, or an array's, for Python to read from whatever device.
+    """A tensor's or array's values, copied to the host if needed, for Python to read.
 
     They are not to be written to, and are the tensor's own memory where that is the host's.
     """
@@ -223,8 +223,9 @@ def host(x: Any) -> ndarray:
 
 
 def bare(x: Any) -> Any:
-    """What derivative rules compute with: the array of a tensor, but elsewhere than on the CPU the
-    tensor itself, without a history. Whatever is not a tensor stays as it is."""
+    """The operand of derivative rules: the array of a tensor on the CPU, on other devices the
+    tensor itself, detached. Other values are returned unchanged.
+    """
     array = getattr(x, "_a", x)
     if not isinstance(array, DeviceArray) or array is x:
         return array
@@ -241,7 +242,7 @@ def cpu_array(x: Any) -> ndarray:
 
 
 def taken(x: Any) -> ndarray:
-    """A tensor's values, of which Python makes something that is a constant to a record."""
+    """A tensor's values, which Python turns into a constant of a record."""
     for recorder in MODES.now.recorders:
         recorder.takes(x)
     return host(x)
@@ -298,12 +299,12 @@ def model_like(array: Any) -> ndarray:
 
 
 def visible(x: Any) -> ndarray:
-    """The same for those who describe tensors: one without values is as it is."""
+    """The same for descriptions of tensors: one without values is returned unchanged."""
     return x._a if isinstance(x._a, MetaArray) else host(x)
 
 
 def put_like(like: Any, array: ndarray) -> Any:
-    """A host array, on the device of another array; without values beside one that has none."""
+    """A host array, on the device of another array; without values if that has none."""
     return _put(like.home, array) if isinstance(like, DeviceArray) else array
 
 

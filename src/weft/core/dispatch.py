@@ -51,22 +51,22 @@ REGISTRY: dict[str, Op] = {}
 
 
 def _on_stand_ins(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
-    """An op on stand-ins for elements: they note down what its reference does to them."""
+    """An op on tracer values for elements: they record what its reference does to them."""
     if op.lower is not None:
         return lowered(op.lower, args, attrs)
     return op.reference(*args, **attrs)
 
 
-# What ops act on besides arrays, numbers and tensors, and how: a type that joins here can be put
-# through every op and every derivative rule. Tensors (with those on ``meta``, batches, duals and
-# subclasses) and arrays are asked first, and pay nothing for it.
+# Types that ops accept besides arrays, numbers and tensors, and their handlers: a type registered
+# here can be passed to every op and every derivative rule. Tensors (with those on ``meta``,
+# batches, duals and subclasses) and arrays are checked first, at no extra cost.
 VALUES: dict[type, Callable[[Any, Any, dict[str, Any]], Any]] = dict.fromkeys(
     (Element, Setting), _on_stand_ins
 )
 
 
 def _in_rows(y: Any, arrays: Any) -> Any:
-    """A result in row-major order, as PyTorch gives it, so that views of it work.
+    """A result in row-major order, as PyTorch returns it, so that views of it work.
 
     NumPy keeps the order of permuted inputs.
     """
@@ -125,19 +125,20 @@ LAYOUTS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def as_array(out: Any) -> Any:
-    """What an op gave, as an array: NumPy gives scalars where there are no dimensions."""
+    """The result of an op as an array: NumPy returns scalars for zero-dimensional results."""
     return out if isinstance(out, DeviceArray) else asarray(out)
 
 
 class Op:
-    """All that the engine knows of an op. Made by the builders in ``weft.operators.build``.
+    """Everything that the engine knows about an op. Created by the builders in
+    ``weft.operators.build``.
 
     Calling an op on tensors runs and records it; calling it on bare arrays just computes,
     so that one derivative rule serves both plain and differentiable backward passes.
     """
 
     conj: Callable = staticmethod(np.conj)  # replaced by the op of that name
-    edges: tuple[str, ...] = ()  # the inputs as ``grad_fn.next_functions`` has them, if otherwise
+    edges: tuple[str, ...] = ()  # the inputs as ``grad_fn.next_functions`` lists them, if different
     # Results of another rank are made by another node in PyTorch, a view of what this op gives.
     own_rank: int | None = None
 
@@ -196,21 +197,22 @@ class Op:
         self._set_operands(refuses, check, numbers, bare_numbers, wide, narrow, wide_rules)
         self.single_use = single_use  # backward twice is an error even if nothing is saved
         self.takes_none = takes_none  # the rule is told which outputs no gradient reached
-        # Whether a gradient that is to be differentiated counts as a function of its input though
-        # it is constant: PyTorch's backward kernel takes that input. It may hang on the attributes.
+        # Whether a differentiable gradient counts as a function of its input although it is
+        # constant, since PyTorch's backward kernel takes that input. This may depend on the
+        # attributes.
         self.ties = (lambda attrs: True) if ties is True else ties
         self.into_overlap = into_overlap  # may write where elements share memory
         self.tolerance = tolerance
         self.lower = lower  # does the same in kernels: see ``weft.native.codegen.trace.lowered``
         # Whether large arrays can go through a loop traced from the reference.
         self.traced = diagonal or lower is not None or reference in UFUNCS
-        # How many operands there are, where the reference alone would not notice others.
+        # The number of operands, where the reference alone would not detect a wrong one.
         self.arity = reference.nin if isinstance(reference, np.ufunc) else None
-        # What brings results into PyTorch's memory order; a function of a result and the inputs.
+        # Converts results to PyTorch's memory order; a function of a result and the inputs.
         rule = "rows" if rows else layout or ("operands" if self.traced else "")
         self.layout: Callable[[Any, Any], Any] | None = LAYOUTS.get(rule)
         self.layout_rule = rule
-        self.images = rule.startswith("image")  # asked even if all arrays are in rows
+        self.images = rule.startswith("image")  # called even if all arrays are row-major
         # How shapes and dtypes of results follow from those of inputs: see ``core.shapes``.
         self.shape = "elementwise" if shape is None and self.traced else shape
         self.batch = batch  # how a batch of calls is one call: see ``core.batching``
@@ -235,11 +237,11 @@ class Op:
         # Whether PyTorch's derivative is one kernel, which takes half types in float32; else it is
         # several steps that each round.
         self.wide_rules = wide_rules
-        self.check = check  # looks at the operands before they are brought to one dtype
+        self.check = check  # checks the operands before they are promoted to one dtype
         self.plain = check is None and "f" not in refuses  # float32 arrays need no promotion
         self.numbers = numbers  # whether the second operand may be a Python number
-        # Whether the reference takes numbers beside arrays of a float type as they are: the result
-        # is what numbers of that type would give.
+        # Whether the reference accepts Python numbers with arrays of a float dtype: the result
+        # equals that for numbers of that dtype.
         self.bare_numbers = bare_numbers
 
     def _set_native(self) -> None:
@@ -254,14 +256,14 @@ class Op:
         self.entry_with_row: Callable | None = None
         self.entry_float16: Callable | None = None  # the same for arrays of one half type
         self.entry_bfloat16: Callable | None = None
-        self.special: frozenset = frozenset()  # numbers that have loops of their own: exponents
+        self.special: frozenset = frozenset()  # numbers with dedicated loops: exponents
         self.exact = NEVER  # arrays below this size: native code gives the reference's bits
         self.native: Any = None  # a kernel: its name, and itself from the first call on
         self.native_rules: dict[int, Callable] = {}
         self.loops: dict[Any, Callable] = {}
         self.shared_loops: dict[Any, Any] = {}  # those that take numbers among the attributes
-        # Compiled code that wraps and records results, and that does all of a call on tensors of
-        # one float type, or None: see ``core.making``.
+        # Compiled code that wraps and records results, and code that executes a whole call on
+        # tensors of one float dtype, or None: see ``core.making``.
         self.made: Callable | None = making.Maker(self, False)
         self.call: Callable | None = making.Maker(self, True)
 
@@ -304,20 +306,20 @@ class Op:
         return f"<op {self.name}>"
 
     def __deepcopy__(self, memo: Any) -> Op:
-        """Itself: there is one of each, and a copy of a graph has the same ops."""
+        """Itself: ops are singletons, and a copy of a graph has the same ops."""
         return self
 
     def check_arity(self, args: Any, attrs: dict[str, Any]) -> None:
-        """Refuse what a ufunc as reference would take for something else.
+        """Refuse arguments that a ufunc as reference would misinterpret.
 
-        To a ufunc one more array is a place for the result, and ``out`` and ``where`` are keywords.
+        For a ufunc, one more array is the output, and ``out`` and ``where`` are keywords.
         """
         if self.arity is not None and (len(args) != self.arity or attrs):
             given = f"{len(args)}" + (f" and {', '.join(attrs)}" if attrs else "")
             raise TypeError(f"{self.name}: expected {self.arity} operands, got {given}")
 
     def compute(self, args: Any, attrs: dict[str, Any]) -> Any:
-        """The op on bare arrays and numbers, in the types that promotion asks for."""
+        """The op on bare arrays and numbers, in the dtypes that promotion requires."""
         if LIVE:
             if any_meta(args):
                 return shapes.compute(self, args, attrs)
@@ -356,7 +358,7 @@ class Op:
         return back(out, final)
 
     def run(self, *args: Any, **attrs: Any) -> Any:
-        """The op on large arrays: native code where there is some for them."""
+        """The op on large arrays: native code where available."""
         out = selection.forward(self, args, attrs)
         return self.reference(*args, **attrs) if out is None else out
 
@@ -397,7 +399,7 @@ def _node_type(name: str) -> type[OpNode]:
 
 
 def _all_float32(args: Any) -> bool:
-    """Whether promotion has nothing to do: float32 arrays, and nothing in the place of others."""
+    """Whether no promotion is needed: float32 arrays, and numbers only where allowed."""
     for x in args:
         if x is not None and (x.__class__ is not ndarray or x.dtype is not F32):
             return False
@@ -422,7 +424,7 @@ def _with_half_numbers(op: Op, args: Any) -> Any:
 def apply(op: Op, args: tuple[Any, ...], attrs: dict[str, Any], shown: int | None = None) -> Any:
     """Run an op on tensors and record it: the general path through dispatch.
 
-    ``shown`` is how many results the caller looks at, if not at all of them.
+    ``shown`` is the number of results that the caller uses, if not all of them.
     """
     call = op.call
     if call is not None:
@@ -633,7 +635,7 @@ def _link_only_view(t: Tensor, op: Op, x: Tensor, attrs: dict[str, Any], now: An
     try:
         t._stamp = cell[0]
     except RuntimeError:
-        return False  # what shows an inference tensor is another one, and no view to autograd
+        return False  # its views are inference tensors, no views to autograd
     base = x._base
     if base is None:
         t._base = x
@@ -733,7 +735,7 @@ def record(
     node.shape = tuple([y.shape for y in ys])
     node.dtype = tuple([y.dtype for y in ys])
     node.outs = outs = {}
-    # A result that nobody looks at gets its place in the graph when backward asks for it.
+    # An unused result gets its place in the graph when backward requests it.
     for k, y in enumerate(ys if shown is None else ys[:shown]):
         if y.dtype.kind in "fcV" and k not in op.constant_outputs:
             results[k]._node = place = Output(node, k, y.shape, y.dtype)
@@ -760,7 +762,7 @@ def _inputs_of(op: Op, args: Any) -> tuple[list[Any], list[Any], int, int, bool]
             tensors |= bit
             cells.append(cell)
             if edge is None:
-                # A number in a tensor's clothes is held: it costs nothing, and a replay needs it.
+                # A number wrapped in a tensor is held: it costs nothing, and a replay needs it.
                 inputs.append(ref(x) if x._a.ndim else x)
             elif edge is NOWHERE and op.rules is not None and len(op.rules) > 1:
                 hidden = True
@@ -789,7 +791,7 @@ def _apply_dual(op: Op, args: Any, attrs: dict[str, Any], level: int) -> Any:
     outs = out if op.multiple else (out,)
     for result in outs:
         if result._base is not None and result._base is primals[0]:
-            result._base = args[0]  # a view of the dual tensor, not of its stripped stand-in
+            result._base = args[0]  # a view of the dual tensor, not of its stripped copy
     moved = jvp(op, primals, tangents, outs, attrs, level)
     for result, tangent in zip(outs, moved, strict=True):
         if tangent is not None and result._a.dtype.kind in "fcV":

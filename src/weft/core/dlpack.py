@@ -1,7 +1,7 @@
 """DLPack capsules of dtypes that NumPy does not export or import.
 
 NumPy hands the memory over as integers of the same width; the dtype in the capsule is then
-rewritten. Whoever consumes a capsule owns what it points to, so that may be changed.
+rewritten. The consumer of a capsule owns what it points to, so it may be changed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _name.restype, _name.argtypes = ctypes.c_char_p, (ctypes.py_object,)
 
 
 def _type_in(capsule: Any) -> _DataType | None:
-    """The dtype in a capsule that nobody has consumed, or None."""
+    """The dtype in a capsule that has not been consumed, or None."""
     name = _name(capsule)
     address = None if name is None or name.startswith(b"used") else _pointer(capsule, name)
     if address is None:

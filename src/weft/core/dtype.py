@@ -149,7 +149,7 @@ def set_default_dtype(d: dtype) -> None:
     if d in FLOAT8:
         raise TypeError(
             f"couldn't find storage object {TYPE_NAMES[d.name]}Storage: {d!r} can't be the default "
-            "dtype, since there is no arithmetic in it; set torch.float32, bfloat16 or float16"
+            "dtype, since it has no arithmetic; set torch.float32, bfloat16 or float16"
         )
     _default = d
 

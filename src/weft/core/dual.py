@@ -155,7 +155,7 @@ def keep_tangents(op: Op, args: Any, outs: Any) -> None:
             continue
         found = tangents_of(source)
         if isinstance(value, Tensor) and value._x is not None and "tangents" in value._x:
-            value = value._a  # a lower level has been here: all levels are set anew
+            value = value._a  # a lower level has been here: all levels are set again
         if found and isinstance(value, ARRAYS):
             saved[k] = wrap(value, edge)
             for level, tangent in found.items():
@@ -170,7 +170,7 @@ def jvp(
     """Tangents of the outputs at a level from those of the inputs.
 
     Rules work on primals, of which a view may lie on a base that still has the tangent that they
-    have lost: meanwhile nobody sees tangents of this level.
+    have lost: meanwhile tangents of this level are invisible.
     """
     now = MODES.now
     ceiling, now.dual_ceiling = now.dual_ceiling, level
@@ -292,7 +292,7 @@ def _linear_jvp(op: Op, primals: Any, tangents: Any, attrs: dict[str, Any]) -> A
                 if x._a.dtype.kind in "fcV":  # an index or a mask stays what it is
                     filled[i] = wrap(np.zeros_like(x._a))
         return op(*filled, **attrs)
-    # Linear in each input: put a tangent in the place of one input at a time.
+    # Linear in each input: replace one input at a time by its tangent.
     total = None
     for i, tangent in enumerate(tangents):
         if tangent is not None:

@@ -37,7 +37,7 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
 
 
 def position(code: CodeType | None, instruction: int) -> tuple[str, int] | None:
-    """File and line of an instruction; worked out only when somebody asks."""
+    """File and line of an instruction; computed only on request."""
     if code is None:
         return None
     line = None
@@ -137,7 +137,7 @@ def explain(error: BaseException, name: str, args: Any, attrs: dict[str, Any]) -
     if isinstance(error, MemoryError):
         kind, message = RuntimeError, no_memory(error)
     if kind is OverflowError and message.startswith("int too "):
-        pass  # a number that no float holds, which PyTorch has the same error for
+        pass  # a number that no float can represent; PyTorch raises the same error
     elif kind in (ValueError, np.linalg.LinAlgError, OverflowError) or kind.__module__ == "numpy":
         kind = RuntimeError
     if kind.__name__ == "AxisError" or isinstance(error, IndexError):
@@ -170,19 +170,19 @@ def in_bytes(count: int) -> str:
 
 
 def no_memory(error: MemoryError) -> str:
-    """What was asked for where memory could not be had, and what there is."""
+    """The requested memory that could not be allocated, and the memory that is available."""
     dtype, shape = getattr(error, "dtype", None), getattr(error, "shape", None)
     text = "DefaultCPUAllocator: can't allocate memory"
     if dtype is not None and shape is not None:
         count = math.prod(shape) * dtype.itemsize
         text += f": you tried to allocate {count} bytes ({in_bytes(count)}, {dtype}{list(shape)})"
-    if pool.current() is not None:  # which has given back all that it kept before it failed
+    if pool.current() is not None:  # which has released all that it cached before it failed
         text += f". weft has {in_bytes(pool.any_stats()['used_bytes'])} in use"
     return text
 
 
 def too_large(shape: tuple[int, ...], itemsize: int) -> str:
-    """What is wrong with an array of more bytes than there are addresses."""
+    """The error message for an array of more bytes than there are addresses."""
     count = math.prod(shape) * itemsize
     return (
         f"Storage size calculation overflowed with sizes={list(shape)}: that would be {count} "

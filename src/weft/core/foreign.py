@@ -21,8 +21,8 @@ import numpy as np
 from weft.core import errors
 from weft.core.tensor import Tensor
 
-# The code of an exception handler, with a constant in the place of the function that it calls.
-# Python's own compiler makes it, so that it fits the version that runs.
+# The code of an exception handler, with a constant instead of the function that it calls. Python's
+# own compiler makes it, so that it fits the version that runs.
 _TEMPLATE = """
 def template():
     try:

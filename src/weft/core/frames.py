@@ -32,7 +32,7 @@ def caller(frame: Any) -> Any:
 
 
 class NO_FRAME:
-    """Stands for the caller of an op that no Python code of the user called."""
+    """The caller of an op that was not called by Python code of the user."""
 
     f_code = None
     f_lasti = 0

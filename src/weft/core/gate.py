@@ -1,13 +1,13 @@
 """The gate that every write to a tensor's memory passes, and the flag of externally shared memory.
 
-Whoever changes memory that a tensor may show (an op in place, ``out=``, an optimizer, a storage,
-a file that is loaded over parameters) announces it here before the first byte. Those who rest on
-memory as it is listen: a compiled region with work that is still to read it, hooks that keep
-what was saved. While nobody listens, an announcement is one look at an empty list.
+Code that changes memory which a tensor may show (an in-place op, ``out=``, an optimizer, a storage,
+loading a file into parameters) announces it here before writing the first byte. Components that
+depend on unchanged memory listen: a compiled region with pending ops that still have to read it,
+hooks that keep saved tensors. Without listeners, an announcement is one check of an empty list.
 
-Memory that something outside of weft can reach (arrays taken from NumPy or handed to it, DLPack,
-shared memory) can change without any announcement, so it is flagged. Code that reads a tensor
-later than the program asked for it (``weft.compiler``) takes a copy of such memory first.
+Memory that code outside weft can reach (arrays taken from NumPy or passed to it, DLPack, shared
+memory) can change without any announcement, so it is flagged as exported. Code that defers reading
+a tensor (``weft.compiler``) takes a copy of such memory first.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ LISTENERS: list[Callable[[Any, Any], None]] = []
 
 
 def announce(array: Any, target: Any = None) -> None:
-    """Tell all who listen that the memory of an array is about to change.
+    """Notify all listeners that the memory of an array is about to change.
 
-    Paths that must be short ask ``if LISTENERS`` first.
+    Fast paths check ``if LISTENERS`` first.
     """
     for listener in tuple(LISTENERS):
         listener(array, target)
 
 
 def exchange(target: Any, array: Any) -> None:
-    """Give a tensor another array; those who rest on the one that it has are told first."""
+    """Replace a tensor's array; listeners are notified of the old one first."""
     if LISTENERS:
         announce(target._a, target)
     target._a = array
 
 
-# The owners of memory that somebody else holds, by identity; the references remove themselves.
+# The owners of exported memory, by identity; the references remove themselves.
 _owners: dict[int, weakref.ref[np.ndarray]] = {}
 
-# How often memory was flagged that somebody remembers, by a weak reference to the array that owns
-# it: while this stands still, what was remembered without a flag has none.
+# How often memory was flagged that a trace remembers by a weak reference to its owner: while this
+# is unchanged, memory remembered as not exported is still not exported.
 LET_OUT = [0]
 
 
@@ -55,7 +55,9 @@ def owner_of(array: np.ndarray) -> np.ndarray:
 
 
 def let_out(array: np.ndarray) -> None:
-    """Flag the memory of an array, which somebody else is about to hold and may change."""
+    """Flag the memory of an array as exported: other code is about to reference it and may change
+    it.
+    """
     if LISTENERS:
         announce(array)
     owner = owner_of(array)
@@ -66,13 +68,13 @@ def let_out(array: np.ndarray) -> None:
 
 
 def is_outside(array: np.ndarray) -> bool:
-    """Whether somebody else may hold the memory of an array."""
+    """Whether the memory of an array is exported."""
     owner = owner_of(array)
     return id(owner) in _owners or not owner.flags.owndata
 
 
 def is_flagged(tensor: Any) -> bool:
-    """Whether a tensor is in flagged memory of the CPU."""
+    """Whether a tensor is in exported memory of the CPU."""
     return tensor._a.__class__ is np.ndarray and is_outside(tensor._a)
 
 
@@ -82,10 +84,11 @@ def remembered(tensor: Any) -> tuple[Any, Any]:
 
 
 def takes_back(tensor: Any) -> bool:
-    """Whether nobody but a tensor holds its flagged memory any more: then the flag is removed.
+    """Whether only a tensor still references its exported memory: then the flag is removed.
 
-    So it is with arrays that a program makes, gives to ``from_numpy`` and forgets. Whoever holds
-    the array, or a view or buffer of it, counts; weak references could give it to somebody.
+    This is the case for arrays that a program creates, passes to ``from_numpy`` and drops.
+    References to the array, or to a view or buffer of it, count, and so do weak references, which
+    could be dereferenced.
     """
     array = tensor._a
     owner = owner_of(array)
@@ -99,5 +102,5 @@ def takes_back(tensor: Any) -> bool:
     return True
 
 
-# The counts there, where each of two variables and the call itself are holders.
+# The reference counts there, where two variables and the call itself hold references.
 _ALONE, _ALONE_AS_VIEW = (4, 4), (3, 3)

@@ -72,7 +72,7 @@ _STATE = np.dtype(
 )  # fmt: skip
 
 
-# Generators whose engines a fork waits for: NumPy's lock on one would be held for ever in a child
+# Generators whose engines a fork waits for: NumPy's lock on one would be held forever in a child
 # that was forked while another thread drew.
 _LIVE: weakref.WeakSet[ArrayGenerator] = weakref.WeakSet()
 _waiting: list[Any] = []  # locks that the thread that forks has taken
@@ -105,7 +105,7 @@ class ArrayGenerator:
     def __init__(self, device: Any = "cpu") -> None:
         """Start from PyTorch's default seed."""
         self.device = device
-        # The engine always stands at the end of a block; its tempered words wait in _buffer.
+        # The engine is always at the end of a block; its tempered words are in _buffer.
         self._buffer: Array = np.zeros(_BLOCK, np.uint32)
         self._pos = _BLOCK
         # Normals worked out ahead, by position modulo 16: (buffer, first position, values).
@@ -245,7 +245,7 @@ class ArrayGenerator:
         self._native = True
 
     def _refill(self) -> int:
-        """Begin with a new block of words; whoever asks takes some of them at once."""
+        """Start a new block of words; the caller takes some of them immediately."""
         self._go_native(_BLOCK)
         self._buffer = self._engine.random_raw(_BLOCK).astype(np.uint32, copy=False)
         self._pos = 0
@@ -411,8 +411,8 @@ class ArrayGenerator:
         if n <= _FEW and dtype is _F32 and std == 1.0 and not mean and not ragged:
             return self._few_units(n) + _ZERO  # as by multiply_add: a zero loses its sign
         out = np.empty(n, _F64 if wide else _F32)
-        # The last 16 places of a ragged end are filled anew. Only the full-precision kernels first
-        # draw, and then drop, the values that stood there.
+        # The last 16 elements of a ragged end are redrawn. Only the full-precision kernels first
+        # draw, and then discard, the old values.
         dropped = ragged if wide or dtype == _F32 else 0
         if not wide and (selection.ready() if n >= _MANY else selection.pays()):
             scaled = (1.0, 0.0) if std == 1.0 and not mean else (_single(std), _single(mean))
@@ -627,7 +627,7 @@ class ArrayGenerator:
     ) -> Array:
         """Draw 0 or 1: a number p as bernoulli_(p) and dropout do, an array as torch.bernoulli.
 
-        With a number p, ``one`` may stand in the place of 1.
+        With a number p, ``one`` may be used instead of 1.
         """
         if isinstance(p, np.ndarray):
             target = p.shape if shape is None else shape

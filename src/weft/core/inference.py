@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 class Untracked(list):
     """The version cell of an inference tensor, shared like any other by what shares its memory.
 
-    Whoever saves a tensor for backward reads its version, so that refusing to give it refuses to
-    save the tensor, and costs other tensors nothing. Changes are still counted, for recorders of
-    graphs: see ``version_of``.
+    Saving a tensor for backward reads its version, so raising there prevents saving, and costs
+    other tensors nothing. Changes are still counted, for recorders of graphs: see ``version_of``.
     """
 
     def __getitem__(self, key: Any) -> Any:
@@ -47,7 +46,7 @@ def is_inference(x: Tensor) -> bool:
 
 
 def version_of(x: Tensor) -> int:
-    """How often a tensor's memory has been changed, also if autograd may not ask."""
+    """How often a tensor's memory has been changed, even if autograd may not read that."""
     return entry(x._vc, 0)
 
 
@@ -57,7 +56,7 @@ def changeable(x: Tensor) -> bool:
 
 
 def check_change(x: Tensor, name: str) -> None:
-    """Refuse to change an inference tensor outside of inference mode."""
+    """Refuse to change an inference tensor outside inference mode."""
     if not changeable(x):
         raise RuntimeError(
             f"{name}: Inplace update to inference tensor outside InferenceMode is not allowed. You "

@@ -316,7 +316,7 @@ def check_partial_overlap(target: np.ndarray, other: np.ndarray, name: str) -> N
 
 
 def is_dense(array: np.ndarray) -> bool:
-    """Whether an array fills a stretch of memory, each place once."""
+    """Whether an array fills a contiguous range of memory, each element once."""
     return layout.is_dense(array.shape, array.strides, array.itemsize)
 
 

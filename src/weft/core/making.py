@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @once
 def records() -> Records | None:
-    """The compiled functions, or None where objects are not what they know."""
+    """The compiled functions, or None for unsupported object layouts."""
     classes = Classes(
         tensor=Tensor,
         parameter=Parameter,
@@ -66,7 +66,7 @@ def records() -> Records | None:
 
 
 def _until_it_pays(*args: Any) -> None:
-    """Stands for the functions below, which are compiled when they pay."""
+    """Placeholder for the functions below, which are compiled when they pay."""
     global overwrite, create
     if selection.pays() and not MODES.now.recorders:
         overwrite, create = _short_functions()
@@ -93,14 +93,14 @@ def _short_functions() -> tuple[Callable, Callable]:
 
 
 def _declining(*args: Any) -> None:
-    """Stands for them where there are none."""
+    """Replaces them where there are none."""
 
 
-PROPERTIES: dict[str, property] = {}  # those of ``Tensor`` that compiled code stands for
+PROPERTIES: dict[str, property] = {}  # properties of ``Tensor`` that compiled code has replaced
 
 
 def read_attributes() -> None:
-    """Let compiled code answer for the properties of plain tensors that are read most."""
+    """Replace the most read properties of plain tensors by compiled code."""
     if overrides.ON or PROPERTIES:
         return
     from weft.native.codegen import attributes
@@ -114,7 +114,7 @@ def read_attributes() -> None:
 
 
 def restore_properties() -> None:
-    """Put the properties in Python back, which subclasses and modes take over."""
+    """Restore the Python properties, which subclasses and modes can override."""
     for name, p in PROPERTIES.items():
         setattr(Tensor, name, p)
     overrides.NAMES.clear()
@@ -124,11 +124,11 @@ overrides.SWITCH.append(restore_properties)
 
 
 class Maker:
-    """Stands for an op's compiled functions until they pay (``selection.pays``).
+    """Placeholder for an op's compiled functions until they pay (``selection.pays``).
 
-    With ``counts`` it is asked once in every call, whether native code is loaded or not. Compiled
-    functions decline while somebody listens, so then none are made: the first calls of a compiled
-    function would wait for what its later calls do not use.
+    With ``counts`` it is called once in every call, whether native code is loaded or not. Compiled
+    functions decline while there are listeners, so then none are compiled: the first calls of a
+    compiled function would wait for code that its later calls do not use.
     """
 
     __slots__ = ("counts", "op")
@@ -143,7 +143,9 @@ class Maker:
 
 
 def functions(op: Op) -> tuple[Any, Any]:
-    """The compiled end of an op's calls and a compiled whole call; None where there is none."""
+    """The compiled second half of an op's calls, and the compiled whole call; None where not
+    available.
+    """
     found = records()
     if found is None:
         return None, None
@@ -171,7 +173,7 @@ def functions(op: Op) -> tuple[Any, Any]:
 
 
 def _kinds(op: Op) -> int:
-    """The types of inputs on which promotion has nothing to do."""
+    """The dtypes of inputs that need no promotion."""
     kept = op.promote not in (None, "float")  # integers are not made into floats
     return (
         FLOATING * ("f" not in op.refuses)

@@ -1,10 +1,10 @@
 """Arrays without values: what a tensor on the ``meta`` device holds.
 
-A ``MetaArray`` is an ndarray over addresses that have no memory behind them (a read-only mapping
-that nobody reads), so its shape, strides, views, offsets and aliasing are an ordinary array's, and
-the code for views serves both. Whatever would read or write elements is overridden: writing does
-nothing, reading raises. Its dtype equals the ordinary one but is another object, so the fast paths
-through dispatch, which ask ``dtype is F32``, pass it by without a check of their own.
+A ``MetaArray`` is an ndarray over addresses that are not backed by memory (a read-only mapping that
+is never read), so its shape, strides, views, offsets and aliasing are an ordinary array's, and the
+code for views serves both. Everything that would read or write elements is overridden: writing does
+nothing, reading raises. Its dtype equals the ordinary one but is a different object, so the fast
+paths through dispatch, which check ``dtype is F32``, decline it without an extra check.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Reservation(mmap.mmap):
 
 
 def reserve(count: int) -> Any:
-    """A range of so many addresses that nothing else has."""
+    """A reserved range of so many addresses."""
     try:
-        # What can't be written needs no memory, nor a promise of any.
+        # Read-only pages need neither memory nor swap space.
         made = Reservation(-1, max(count, 1), flags=_PRIVATE, prot=mmap.PROT_READ)
     except (OSError, OverflowError, ValueError) as error:
         raise MemoryError(f"can't reserve {count} bytes of address space: {error}") from None
@@ -65,11 +65,11 @@ def plain(d: np.dtype) -> np.dtype:
 
 
 class NoValues(NotImplementedError):
-    """What was asked for depends on values, and there are none."""
+    """The operation depends on values, and there are none."""
 
 
 def no_values(name: str) -> NoValues:
-    """The error for what needs values."""
+    """The error for operations that need values."""
     return NoValues(f"{name}: {BY_VALUE}")
 
 
@@ -262,7 +262,7 @@ def filled(make: Any, shape: Any, d: np.dtype) -> np.ndarray:
 
 
 def constant(x: Any, array: np.ndarray) -> np.ndarray:
-    """A constant of a formula: as it is, or without values beside a value that has none."""
+    """A constant of a formula: unchanged, or without values if it is combined with a meta array."""
     held = getattr(x, "_a", x)
     if held.__class__ is MetaArray:
         return like(array)

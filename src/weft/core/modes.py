@@ -15,7 +15,7 @@ OFF, PLAIN, SPECIAL = 0, 1, 2
 
 
 # One entry for each inference mode and each recorder that is on, in any thread: while there is
-# none, nothing that makes a tensor has to ask.
+# none, code that creates a tensor need not check.
 INFERRING: list[None] = []
 
 
@@ -51,7 +51,7 @@ class State:
         self.recorders: tuple[Any, ...] = ()
         # Casts the inputs of an op to the precision it is to run in; placed by weft.amp.
         self.autocast: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]] | None = None
-        self.unusual = False  # whether more is on than what compiled regions know
+        self.unusual = False  # whether a mode is active that compiled regions don't support
         self.scope = ""
         self.calls = 0  # of modules that no other module called
         self.backward: Any = None  # the pass that is running

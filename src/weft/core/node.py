@@ -169,8 +169,8 @@ class OpNode(GraphNode):
     def named(self) -> OpNode:
         """This node with the class that carries its name (``MulBackward0``).
 
-        All nodes are made as one class, since making objects of one class is fast; a node gets
-        the class of its op when somebody looks at it.
+        All nodes are made as one class, since making objects of one class is fast; a node gets the
+        class of its op when it is inspected.
         """
         if self.__class__ is OpNode:
             self.__class__ = self.plan.op.node_type_for(self.attrs, self.inputs)
@@ -375,5 +375,5 @@ class AccumulateGrad(GraphNode):
         return tensor._a.dtype
 
 
-# The end of the road for views made in no_grad: they need a gradient that nobody receives.
+# The sink for views made in no_grad: they require a gradient, which goes nowhere.
 NOWHERE = AccumulateGrad(None)

@@ -28,8 +28,8 @@ from weft.native.once import LOCK
 class _State(threading.local):
     """What is switched on in this thread."""
 
-    types = True  # whether types are asked
-    modes: tuple[Any, ...] = ()  # the modes that are asked, the innermost last
+    types = True  # whether type overrides are enabled
+    modes: tuple[Any, ...] = ()  # the active modes, the innermost last
     hidden: tuple[Any, ...] = ()  # those that ``DisableTorchFunction`` keeps from being asked
     disabled = 0  # how many of those blocks there are
     skip = False  # whether the next question of a function of the user's own gets a no
@@ -71,7 +71,7 @@ class DisableTorchFunctionSubclass:
 
 
 class DisableTorchFunction:
-    """A block in which neither types nor modes are asked how to run a function."""
+    """A block in which neither types nor modes override functions."""
 
     def __enter__(self) -> None:
         self.before = STATE.types
@@ -88,7 +88,7 @@ class DisableTorchFunction:
 
 
 class EnableTorchFunction:
-    """A block in which types and modes are asked, also inside those that switch this off."""
+    """A block in which types and modes override functions, even inside blocks that disable this."""
 
     def __enter__(self) -> None:
         self.before = STATE.types, STATE.modes, STATE.hidden, STATE.disabled
@@ -100,7 +100,7 @@ class EnableTorchFunction:
 
 
 def enter_mode(mode: Any) -> None:
-    """Let a mode be the first that is asked."""
+    """Push a mode, which then takes precedence."""
     if STATE.disabled:
         STATE.hidden = (*STATE.hidden, mode)
     else:
@@ -117,12 +117,12 @@ def leave_mode() -> Any:
 
 
 def types_asked() -> bool:
-    """Whether types are asked in this thread."""
+    """Whether type overrides are enabled in this thread."""
     return STATE.types
 
 
 def nobody_asked() -> bool:
-    """Whether neither types nor modes are asked in this thread."""
+    """Whether neither type nor mode overrides are enabled in this thread."""
     return bool(STATE.disabled)
 
 
@@ -140,7 +140,7 @@ def has_say(kind: type) -> bool:
 
 
 def overloaded(values: Iterable[Any]) -> list[Any]:
-    """One argument of each type that has a say, in the order in which they are asked.
+    """One argument of each overriding type, in order of precedence.
 
     Subclasses come before their superclasses, and otherwise what stands further left.
     """

@@ -1,14 +1,14 @@
 """Pending tensors: tensors whose values have not been computed yet.
 
-While a compiled region is followed (``weft.compiler``), an op that was expected gives back an
-ordinary ``Tensor`` whose slots ``_a``, ``_node``, ``_base`` and ``_view`` are unset, and whose
-``_stamp`` says which region it belongs to, under which number, and what it is like. Whoever reads
-one of these slots ends up in ``Tensor.__getattr__``, which computes all that is pending and goes on
-with the real thing. So nothing in weft has to know of pending tensors to be right.
+While a compiled region is followed (``weft.compiler``), an op that was expected returns an ordinary
+``Tensor`` whose slots ``_a``, ``_node``, ``_base`` and ``_view`` are unset, and whose ``_stamp``
+has its region, its number, and its kind. Reading one of these slots ends up in
+``Tensor.__getattr__``, which computes everything pending and returns the real value. So no code in
+weft needs to know about pending tensors to be correct.
 
-Code that looks at shapes and dtypes only need not wait for values: it is answered with an
-``Outline``. Which code that is, its instructions tell (``looks_at_kinds``). An outline has no
-values to read, so a mistake there would fail loudly.
+Code that reads only shapes and dtypes does not trigger computing: it gets an ``Outline``. Such code
+is recognised by its bytecode (``looks_at_kinds``). An outline has no values to read, so a mistake
+there would fail loudly.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from weft.core.node import GraphNode
 
 SLOTS = frozenset(("_a", "_base", "_node", "_view"))
 
-# Whether a function's code reads no values of the tensors it is given, only what kind they are.
+# By code object: whether a function reads no values of its tensors, only their kinds.
 METADATA: dict[CodeType, bool] = {}
 
-# What may be read of an array that does not exist yet.
+# The attributes that may be read of an array that does not exist yet.
 KNOWN = frozenset(("dtype", "itemsize", "nbytes", "ndim", "shape", "size", "strides"))
 KNOWN_FLAGS = frozenset(("c_contiguous", "f_contiguous"))
 
@@ -43,7 +43,7 @@ class OutlineFlags:
 
 
 class Outline:
-    """What is known of an array that does not exist yet."""
+    """The known attributes of an array that does not exist yet."""
 
     __slots__ = ("base", "dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides")
 
@@ -56,7 +56,7 @@ class Outline:
 
 
 def reads_metadata(*functions: Any) -> None:
-    """Say of functions and properties that they look at kinds of tensors, never at values."""
+    """Mark functions and properties that read kinds of tensors, never values."""
     for function in functions:
         if isinstance(function, property):
             function = function.fget
@@ -104,7 +104,7 @@ def _looks_at_kinds(code: CodeType) -> bool:
 
 
 def _reads_kind(steps: list[Any], k: int) -> bool:
-    """Whether the array that is at hand is only asked for its kind."""
+    """Whether only the kind of the loaded array is read."""
     step = steps[k]
     if step.opname != "LOAD_ATTR":
         return False
@@ -112,7 +112,7 @@ def _reads_kind(steps: list[Any], k: int) -> bool:
 
 
 def _tests_none(steps: list[Any], k: int) -> bool:
-    """Whether what is at hand is only compared with None."""
+    """Whether the loaded value is only compared with None."""
     if steps[k].opname.endswith(("_IF_NONE", "_IF_NOT_NONE")):
         return True
     none = steps[k].opname == "LOAD_CONST" and steps[k].argval is None
@@ -159,7 +159,7 @@ def same_memory(tensor: Any, target: Any) -> bool:
 
 
 def make_views(*tensors: Any) -> None:
-    """Compute pending views: from then on their version cells tell whose memory they show."""
+    """Compute pending views: from then on their version cells show whose memory they share."""
     for tensor in tensors:
         region = region_of(tensor)
         if region is not None and not region.owns(tensor):
@@ -187,13 +187,13 @@ def slot_of(tensor: Any, name: str, frame: Any) -> Any:
             return None
     region.read(frame)
     late = region_of(tensor)
-    if late is not None:  # a view, which is made for those who read it
+    if late is not None:  # a view, which is created when it is read
         late.read(frame)
     return object.__getattribute__(tensor, name)
 
 
 class _Pending(GraphNode):
-    """Stands for the node of a pending tensor where only its being there is asked for."""
+    """Replaces the node of a pending tensor where only its existence matters."""
 
     __slots__ = ()
 

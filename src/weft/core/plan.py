@@ -1,10 +1,10 @@
 """Which values an op call saves for backward, and how its derivative rules get them.
 
-A rule is an ordinary function; the names of its parameters say what it needs:
-``g`` (or ``t``) the gradient or tangent, an input's name its value, ``y`` (or an output's
-name) a result, ``<input>_shape`` and ``<input>_dtype`` what they say, anything else an
-attribute of the op; ``rest`` is the tuple of inputs beyond those with names, ``shapes`` those of
-all inputs. Only what some needed rule names is kept alive.
+A rule is an ordinary function; the names of its parameters say what it needs: ``g`` (or ``t``) the
+gradient or tangent, an input's name its value, ``y`` (or an output's name) a result,
+``<input>_shape`` and ``<input>_dtype`` an input's shape and dtype, anything else an attribute of
+the op; ``rest`` is the tuple of inputs beyond those with names, ``shapes`` those of all inputs.
+Only values that some needed rule names are kept alive.
 """
 
 from __future__ import annotations
@@ -46,18 +46,19 @@ def _made(source: str, scope: dict[str, Any]) -> Any:
 
 
 class Plan:
-    """What one use of an op saves and calls, for one pattern of inputs that need gradients.
+    """The values that an op saves and the rules that it calls, for one pattern of inputs that need
+    gradients.
 
-    ``pack(x, y, v, w)`` takes the inputs, the outputs and their version cells, and gives
-    the saved values with a guard: the sum of the cells' versions, then the cells. Versions
-    only grow, so an equal sum means that no saved value has been overwritten.
-    ``pack_short(x0, x1, y0, v0, v1, w0)`` is the same for ops of one or two inputs.
-    ``vjp(g, s, at, needs)`` gives a gradient for each input in ``targets``; where that is one
-    input, ``single`` is its number and ``vjp_single`` gives its gradient bare; ``direct`` is the
-    bare rule itself if it takes just the gradient and one saved value, and ``entry`` its native
-    entry point for small arrays if it takes the gradient and all saved values. A plan is ``simple``
-    if one gradient comes in and one goes out. ``large`` does what ``vjp`` does by native code where
-    arrays are large; ``natives`` is that code rule by rule, with None where there is none.
+    ``pack(x, y, v, w)`` takes the inputs, the outputs and their version cells, and gives the saved
+    values with a guard: the sum of the cells' versions, then the cells. Versions only grow, so an
+    equal sum means that no saved value has been overwritten. ``pack_short(x0, x1, y0, v0, v1, w0)``
+    is the same for ops of one or two inputs. ``vjp(g, s, at, needs)`` gives a gradient for each
+    input in ``targets``; where that is one input, ``single`` is its number and ``vjp_single`` gives
+    its gradient bare; ``direct`` is the bare rule itself if it takes just the gradient and one
+    saved value, and ``entry`` its native entry point for small arrays if it takes the gradient and
+    all saved values. A plan is ``simple`` if it maps one gradient to one gradient. ``large`` does
+    what ``vjp`` does by native code where arrays are large; ``natives`` is that code rule by rule,
+    with None where there is none.
     """
 
     __slots__ = (
@@ -76,13 +77,13 @@ class Plan:
             rules = {0: op.joint}
             self.targets = tuple(range(len(needs)))
         else:
-            # An input without a rule gets no gradient; that is for ops to say, not an error.
+            # An input without a rule gets no gradient; that is the op's choice, not an error.
             given = enumerate(op.rules or ())
             rules = {i: rule for i, rule in given if rule is not None and needs[i]}
             self.targets = tuple(rules)
         self.slots = self._slots(rules)
-        # Whether anything is kept alive that backward gives up (shapes are not worth it).
-        # A number beside a tensor counts, as in PyTorch; one behind two operands is a setting.
+        # Whether anything is saved that backward releases (shapes don't count). A number beside a
+        # tensor counts, as in PyTorch; one behind two operands is a setting.
         count = len(tensors)
         operands = [n for i, n in enumerate(op.names) if i < 2 or (i < count and tensors[i])]
         held = (*operands, *op.outputs, "rest")
@@ -113,19 +114,20 @@ class Plan:
     def part(self, targets: tuple[int, ...], saved: Any) -> tuple[Plan, tuple[Any, ...]]:
         """The plan for some of the targets, and those of the saved values that it reads.
 
-        So what nobody asked for is not computed, and a rule that refuses is not asked.
+        So gradients that were not requested are not computed, and rules that would raise are not
+        called.
         """
         plan = self.op.plan_for(sum(1 << i for i in targets), *self._pattern)
         return plan, tuple(saved[self.slots.index(slot)] for slot in plan.slots)
 
     def open_entry(self) -> None:
-        """Let small arrays into native code, or keep them out."""
+        """Enable or disable native code for small arrays."""
         self.entry = None
         if self._traced is not None and selection.enabled():
             self.entry = selection.LazyEntry(self, "entry", lambda args: self._loop().entry(args))
 
     def over(self, g: Any, saved: Any) -> bool:
-        """Write the one gradient that goes out over the one that came in; False if it can't."""
+        """Write the outgoing gradient over the incoming one; False if it can't."""
         return self._traced is not None and selection.ready() and self._loop().into(g, *saved)
 
     def _loop(self) -> Any:
@@ -133,7 +135,7 @@ class Plan:
         return selection.loop_for(self.op, f"_{self.single}", self._traced, selection.NOTHING)
 
     def _holds_arrays(self) -> bool:
-        """Whether all that is saved are values, not shapes."""
+        """Whether only values are saved, no shapes."""
         return all(slot in (*self.op.names, *self.op.outputs) for slot in self.slots)
 
     def _large(self, rules: dict[int, Callable], conj: bool) -> Callable | None:
@@ -182,7 +184,7 @@ class Plan:
         own = tuple(n for n in names[1:] if n not in self.slots)
         places = tuple(self.slots.index(n) for n in names[1:] if n in self.slots)
         if any(self.slots[p] not in (*op.names, *op.outputs) for p in places):
-            return None  # it asks for shapes
+            return None  # it needs shapes
         suffix = f"_{i}"
 
         def traced(g: Any, s: Any, at: Any, needs: Any) -> Any:
@@ -216,9 +218,9 @@ class Plan:
         return tuple(found) if rules else self._shared()
 
     def _shared(self) -> tuple[str, ...]:
-        """What is saved where no gradient goes on, as from a view made without recording.
+        """The values saved where no gradient flows on, as from a view made without recording.
 
-        PyTorch then leaves out what one rule alone names, and saves the operands of several.
+        PyTorch then omits values that only one rule names, and saves the operands of several.
         """
         named = [n for rule in self.op.rules or () if rule is not None for n in parameters(rule)]
         return tuple(n for n in self.op.names if named.count(n) > 1)

@@ -135,7 +135,7 @@ def _unless(mask: ndarray, args: Any, options: Any) -> bool:
 
 
 def _in_type(x: Any, dtype: Any) -> Any:
-    """An operand in the type that a ufunc is told to compute in."""
+    """An operand in the dtype in which a ufunc is asked to compute."""
     return _converted(x, np.dtype(dtype)) if dtype is not None and isinstance(x, ndarray) else x
 
 
@@ -155,7 +155,7 @@ def bare(x: Any) -> Any:
 
 
 def seen(x: Any) -> Any:
-    """What NumPy code may go on with."""
+    """The values that NumPy code may continue with."""
     if isinstance(x, ndarray):
         return x.view(StandIn)
     if isinstance(x, (tuple, list)):
@@ -355,7 +355,7 @@ VIEWS = {
 
 
 def run(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
-    """An op on stand-ins and numbers, as it computes on bare arrays."""
+    """An op on abstract arrays and numbers, as it computes on bare arrays."""
     args = [bare(a) for a in args]
     args = [a if a.__class__ is not ndarray else _operand(a) for a in args]
     final = None
@@ -388,7 +388,9 @@ VALUES[StandIn] = run
 
 
 def forward(op: Op, args: Any, attrs: dict[str, Any]) -> Any:
-    """An op on stand-ins and numbers, with its results in the memory order that tensors have."""
+    """An op on abstract arrays and numbers, with its results in the memory order that tensors
+    have.
+    """
     out = run(op, args, attrs)
     if op.layout is None:
         return out
@@ -421,7 +423,7 @@ def gradients(
 ) -> list[Any]:
     """What the rules of an op make of gradients, a gradient for each target of the plan.
 
-    ``kinds`` are the shapes and dtypes that they are brought to, or None for what nobody wants.
+    ``kinds`` are the shapes and dtypes that they are brought to, or None for unneeded gradients.
     """
     native = plan.natives or [None] * len(plan.targets)
     given = tuple(map(bare, g)) if isinstance(g, tuple) else bare(g)
@@ -463,7 +465,7 @@ def stand_in(x: Any) -> Any:
 
 
 def lying(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype) -> ndarray:
-    """An array without values, of the given strides, in memory of its own."""
+    """An abstract array without values, of the given strides, in its own memory."""
     size = prod(shape)
     if not size:
         return np.empty(shape, dtype)
@@ -473,12 +475,12 @@ def lying(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype) -> 
     if dtype.kind in "fc":
         memory = np.empty(span, np.uint8)
     elif span > mmap.PAGESIZE:
-        memory = mmap.mmap(-1, span, _PRIVATE)  # pages that nobody touches are zeros at no cost
+        memory = mmap.mmap(-1, span, _PRIVATE)  # untouched pages are zeros at no cost
     else:
         memory = np.zeros(span, np.uint8)
     made = np.ndarray(shape, dtype, memory, first, strides)
     if size == 1 and dtype.kind == "f":
-        made.fill(np.nan)  # who reads it shall be found out: see ``_operand``
+        made.fill(np.nan)  # reading it must be detected: see ``_operand``
     return made
 
 
@@ -493,7 +495,7 @@ def job(function: Callable[..., Any], values: Sequence[Any]) -> Job:
 
 
 def job_on(arrays: list[ndarray], function: Callable[..., Any], values: Sequence[Any]) -> Job:
-    """The same on stand-ins; ``values`` says where among the arguments they are."""
+    """The same on abstract arrays; ``values`` gives their positions among the arguments."""
 
     def kernel(*given: ndarray) -> Any:
         left = iter(given)
@@ -507,7 +509,7 @@ def job_on(arrays: list[ndarray], function: Callable[..., Any], values: Sequence
     return contract.plan(kernel, tuple(arrays))
 
 
-# What code raises that was not written for stand-ins.
+# The errors of code that does not support abstract arrays.
 _UNFIT = (TypeError, ValueError, AttributeError, IndexError, KeyError, RuntimeError)
 
 

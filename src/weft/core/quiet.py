@@ -1,4 +1,4 @@
-"""Silence NumPy's floating-point warnings inside weft only: inf and NaN are values here.
+"""Silence NumPy's floating-point warnings inside weft only: inf and NaN are ordinary values here.
 
 The fast path through dispatch does not silence warnings: a filter drops the warnings that start
 in weft's own files, and where the user has turned warnings into errors, the op runs again, quietly.
@@ -35,7 +35,7 @@ except ImportError:  # pragma: no cover - another NumPy's internals
         return np.seterr(all="ignore")
 
     def leave(previous: Any) -> None:
-        """Put back what ``enter`` found."""
+        """Restore what ``enter`` found."""
         np.seterr(**previous)
 
     def SET(_: Any) -> Any:

@@ -27,12 +27,12 @@ class Packed:
         self.value, self.unpack_hook = value, unpack_hook
 
     def unpack(self) -> Tensor:
-        """Ask the hook for the value."""
+        """Get the value from the hook."""
         return unpack_by(self.unpack_hook, self.value)
 
 
 class PackedGuard(tuple):
-    """The guard of a node some of whose values are in the hands of hooks."""
+    """The guard of a node some of whose values are held by hooks."""
 
 
 PACKED = PackedGuard()
@@ -49,11 +49,11 @@ class PartialGuard(tuple):
 
 
 class LayeredGuard(tuple):
-    """The guard of a node that stands for many calls: a pass minds what it reads of it."""
+    """The guard of a node for several calls: a pass checks only the values that it reads."""
 
 
 def guard_apart(node: OpNode, slots: tuple[str, ...]) -> None:
-    """Let a plain backward pass not mind if these of the saved values were overwritten."""
+    """Exempt some saved values from the check of a plain backward pass."""
     guard = node.guard
     if guard is None or guard.__class__ is PackedGuard:
         return
@@ -97,7 +97,7 @@ def unpack_by(hook: Callable, value: Any) -> Tensor:
 
 
 def check_hooks(value: Any, pack: Any, unpack: Any) -> None:
-    """PyTorch's rules on who may put hooks on a saved value."""
+    """PyTorch's rules for registering hooks on a saved value."""
     if not (callable(pack) and callable(unpack)):
         raise TypeError(
             "register_hooks(): incompatible function arguments: expected two functions, got "
@@ -125,7 +125,7 @@ class SavedTensor:
         )
 
     def register_hooks(self, *hooks: Any) -> None:
-        """Let ``pack_hook`` take the value over now; ``unpack_hook`` gives it back when needed."""
+        """Pass the value to ``pack_hook`` now; ``unpack_hook`` returns it when needed."""
         if len(hooks) != 2:
             raise TypeError(
                 "register_hooks(): incompatible function arguments: expected pack_hook and "
@@ -135,7 +135,7 @@ class SavedTensor:
 
 
 def handle(set_hooks: Callable[[Any, Any], None]) -> SavedTensor:
-    """A handle that hooks are given to."""
+    """A handle for registering hooks."""
     made = SavedTensor.__new__(SavedTensor)
     made._set_hooks = set_hooks
     return made
@@ -192,7 +192,7 @@ def _as_tensor(node: OpNode, k: int, value: Any, place: GraphNode | None, cell: 
 
 
 def pack_values(node: OpNode, pack: Callable, unpack: Callable) -> None:
-    """Hand all tensors that a new node keeps to a saved-tensor hook."""
+    """Pass all tensors that a new node saves to a saved-tensor hook."""
     op, values, cells = node.op, [], _cells(node)
     for k, (slot, value) in enumerate(zip(node.plan.slots, node.saved, strict=True)):
         if isinstance(value, ARRAYS) and (slot in op.names or slot in op.outputs):
@@ -202,11 +202,11 @@ def pack_values(node: OpNode, pack: Callable, unpack: Callable) -> None:
             value = Packed(pack_by(pack, tensor), unpack)
         values.append(value)
     node.saved, node.guard = tuple(values), PACKED
-    node._extras()  # keeps the engine off the fast path, which knows arrays only
+    node._extras()  # keeps the engine off the fast path, which supports only arrays
 
 
 def _pack_one(node: OpNode, k: int, pack: Any, unpack: Any) -> None:
-    """Hand one value that a node keeps to hooks."""
+    """Pass one value that a node saves to hooks."""
     if node.saved is FREED:
         raise RuntimeError(
             "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate "
@@ -232,7 +232,7 @@ def _pack_one(node: OpNode, k: int, pack: Any, unpack: Any) -> None:
 
 
 def check_versions(node: OpNode) -> None:
-    """Refuse values that were overwritten since they were saved."""
+    """Raise if values were overwritten since they were saved."""
     if node.guard and _is_stale(node.guard):
         raise overwritten(node)
 
@@ -245,7 +245,7 @@ def check_history(node: OpNode) -> None:
 
 
 def is_intact(node: OpNode) -> bool:
-    """Whether every value that a node saved is as it was."""
+    """Whether every value that a node saved is unchanged."""
     return not (_is_stale(node.guard or (0,)) or _is_stale(_history_guard(node)))
 
 
@@ -258,7 +258,7 @@ def _is_stale(guard: tuple[Any, ...]) -> bool:
 
 
 def unpacked(saved: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Saved values, with those that hooks hold asked back."""
+    """Saved values, with those held by hooks unpacked."""
     return tuple(v.unpack()._a if isinstance(v, Packed) else v for v in saved)
 
 
@@ -289,14 +289,14 @@ def _place_now(node: OpNode, slot: str) -> GraphNode | None:
 
 # --- values by name ----------------------------------------------------------------------
 
-# What PyTorch calls what nodes keep, where that does not follow from the derivative rules: filled
-# by ``weft.operators.saved_names``, which says how the entries read.
+# PyTorch's names of saved values, where they don't follow from the derivative rules: filled by
+# ``weft.operators.saved_names``, which describes the entries.
 NAMES: dict[str, str] = {}
 COMPUTED: dict[str, Callable[[OpNode, str], Any]] = {}
 
 _CALL = re.compile(r"(\w+)\((\w*)\)")
 _MEASURE = re.compile(r"_sym_(sizes|strides|numel|argsize_(?:minus_)?\d)$")
-# Whole numbers that PyTorch's nodes give as unsigned ones.
+# Integers that PyTorch's nodes return as unsigned.
 _UNSIGNED = re.compile(
     r"dims?\d?|dimension|diagonal|end|divisor_override|ignore_index|index|offset|pad|padding_idx"
     r"|shifts|start|storage_offset"
@@ -304,7 +304,7 @@ _UNSIGNED = re.compile(
 
 
 def names_of(node: OpNode) -> dict[str, str]:
-    """PyTorch's names of what a node keeps, each with where its value comes from."""
+    """PyTorch's names of a node's saved values, each with the source of its value."""
     kind, op = node.name(), node.op
     for key in (f"{op.name} {kind}", op.name, kind):
         if key in NAMES:
@@ -322,7 +322,7 @@ def names_of(node: OpNode) -> dict[str, str]:
 
 
 def saved_names(node: OpNode) -> list[str]:
-    """The names under which a node gives what it kept, for ``dir``."""
+    """The names of a node's saved values, for ``dir``."""
     return [f"_saved_{name}" for name in names_of(node)]
 
 
@@ -351,7 +351,7 @@ def saved_value(node: OpNode, name: str, raw: bool) -> Any:
 
 
 def _own_name(node: OpNode, name: str) -> str:
-    """What the op block calls a value of which the table says no more than PyTorch's name."""
+    """The op block's name of a value for which the table has only PyTorch's name."""
     op = node.op
     if name in (*node.attrs, *op.names, *op.outputs):
         return name
@@ -398,7 +398,7 @@ def find_saved(node: OpNode, source: str) -> Any:
 
 
 def _given(node: OpNode, own: str) -> Any:
-    """An input as it was given, if that is still known: its tensor, its node or a number."""
+    """An input as it was passed, if that is still known: its tensor, its node or a number."""
     i = node.op.names.index(own)
     entry = node.inputs[i] if i < len(node.inputs) else None
     if isinstance(entry, AccumulateGrad):
@@ -407,12 +407,12 @@ def _given(node: OpNode, own: str) -> Any:
 
 
 def needs_gradient(node: OpNode, own: str) -> bool:
-    """Whether a gradient goes on to an operand."""
+    """Whether a gradient flows to an operand."""
     return isinstance(node.inputs[node.op.names.index(own)], GraphNode)
 
 
 def shape_of_input(node: OpNode, own: str) -> tuple[int, ...] | None:
-    """The shape of an operand or a result, kept or not."""
+    """The shape of an operand or a result, saved or not."""
     slots = node.plan.slots
     if f"{own}_shape" in slots and node.saved is not FREED:
         return tuple(node.saved[slots.index(f"{own}_shape")])
@@ -442,7 +442,9 @@ SAVED += [saved_value, saved_names]
 
 
 def overwritten(node: OpNode, guard: tuple[Any, ...] | None = None) -> RuntimeError:
-    """What was saved, what overwrote it, and where both stand."""
+    """The error for an overwritten value: the op that saved it, the op that overwrote it, and both
+    lines.
+    """
     guard = node.guard if guard is None else guard
     assert guard is not None
     return lost(f"{node.op.name} ({node.name()})", node.source, guard)

@@ -1,23 +1,23 @@
 """Kernel selection: a native kernel where one accepts the operands, else the NumPy reference.
 
-**The rule**: which implementation gives an op's bits depends on the op, its attributes, the dtypes,
+**The rule**: which implementation computes an op depends on the op, its attributes, the dtypes,
 layouts and shapes of its operands, and fixed settings (threads, processor, libraries), never on
-what ran before. ``tests/histories.py`` holds this against programs in different orders.
+what ran before. ``tests/histories.py`` tests this with programs in different orders.
 
 An op has a ``limit``, the size of an array from which native code pays; below it the NumPy
-reference gives the bits. Elementwise ops need no kernel of their own: their reference and their
-derivative rules are traced (``weft.native.codegen.trace``). Others are offered one by ``offer``.
+reference runs. Elementwise ops need no kernel of their own: their reference and their derivative
+rules are traced (``weft.native.codegen.trace``). Kernels for others are registered with ``offer``.
 
-Where native code gives the reference's bits, it may take over at any time, and then it is a matter
-of speed alone. **Lazy loading** is all that depends on what ran before, and one function decides
-it: ``pays`` counts the uses of small ops and says when compiling for them is worth it. What waits
-for it are kernels for small arrays (``op.exact`` is the size below which an op's kernel gives
-NumPy's bits: all, none, or a bound), compiled calls (``core/making.py``), and entry points
+Where native code is bit-exact with the reference, it may take over at any time, and the choice
+affects only speed. **Lazy loading** is the only thing that depends on what ran before, and one
+function decides it: ``pays`` counts the uses of small ops and says when compiling for them is worth
+it. It gates kernels for small arrays (``op.exact`` is the size below which an op's kernel is
+bit-exact with NumPy: all, none, or a bound), compiled calls (``core/making.py``), and entry points
 (``LazyEntry``): built-in functions for small arrays that check, allocate and compute in one call,
-in less time than NumPy needs to begin.
+in less time than NumPy's call overhead.
 
-An op whose large arrays get other bits can be offered a second kernel for small ones, which gives
-NumPy's: see ``offer_small``.
+An op whose kernel for large arrays is not bit-exact can have a second, bit-exact one for small
+arrays: see ``offer_small``.
 """
 
 from __future__ import annotations
@@ -39,17 +39,18 @@ if TYPE_CHECKING:
     from weft.core.dispatch import Op
 
 ndarray = np.ndarray
-# What small calls are native for. (A set tells types by identity: to NumPy float64 equals float.)
+# Dtypes for which small calls are native. (A set compares types by identity: to NumPy float64
+# equals float.)
 ENTRY_TYPES = {np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_), float, int}
 HALVES = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 NEVER = 1 << 62
 LEAST = 2  # elements for which a kernel for small arrays pays
-BEGIN = 1 << 13  # elements for which native code is loaded at all: that takes a moment
+BEGIN = 1 << 13  # elements for which native code is loaded at all, which takes a moment
 PATIENCE = 20_000  # uses of small ops, after which it is loaded in any case
 OFTEN = 200  # the same where it is loaded already, so that only compiling is to be paid for
 TRIES = 50  # uses of an entry point in a row, on one pattern of types, for which it is compiled
 MANY = 64  # loops that an op keeps, for different attributes
-OVER = 1024  # elements from which an in-place loop beats NumPy, once it is there
+OVER = 1024  # elements from which an in-place loop beats NumPy, once it is compiled
 LARGE = 1 << 15  # elements from which a compiled loop beats NumPy on simple arithmetic
 
 
@@ -77,7 +78,7 @@ def enable(on: bool) -> None:
 
 
 def start() -> bool:
-    """Ready this thread for native code; False where there is none to be had."""
+    """Prepare this thread for native code; False where it is not available."""
     with once.LOCK:
         from weft.native.codegen import jit
 
@@ -101,7 +102,7 @@ def start() -> bool:
 
 
 def ready() -> bool:
-    """Whether native code is wanted and at hand."""
+    """Whether native code is enabled and loaded."""
     return _enabled[0] and (_here.started or start())
 
 
@@ -112,12 +113,15 @@ def pays(uses: int = 1) -> bool:
 
 
 def wanted(op: Op, args: Any) -> bool:
-    """Whether an op's kernel is for these arrays: by their size, or since it pays by now."""
+    """Whether to use an op's kernel for these arrays: because of their size, or because it pays by
+    now.
+    """
     return (large(args, min(op.exact, BEGIN)) and ready()) or pays()
 
 
 class LazyEntry:
-    """Stands for the entry point of an op or a rule until it is worth compiling, or is given up.
+    """Placeholder for the entry point of an op or a rule until it is worth compiling, or is given
+    up.
 
     An entry point is for one pattern of float arrays, masks and numbers. It gives the reference's
     bits, so it may take over at any time; compiling it pays after many uses of one pattern.
@@ -148,7 +152,7 @@ class LazyEntry:
 
 
 def open_op(op: Op) -> None:
-    """Let small arrays into the native code of an elementwise op, or keep them out again."""
+    """Enable or disable native code for small arrays of an elementwise op."""
     op.entry = op.entry_with_number = op.entry_with_row = None
     op.entry_float16 = op.entry_bfloat16 = None
     if op.special:
@@ -198,11 +202,12 @@ def resolve(path: str) -> Callable:
 
 
 def offer(op: Op, exact: bool, limit: int, forward: str = "", *backward: str) -> None:
-    """Give an op native kernels by name: ``module:function``; do they give NumPy's bits?
+    """Register native kernels of an op by name: ``module:function``; ``exact`` if they are
+    bit-exact.
 
-    A forward kernel takes what the reference takes; backward kernels, one for each derivative rule
-    or one for the joint rule, have the parameters of the rule. All give None for what they don't
-    take.
+    A forward kernel takes the arguments of the reference; backward kernels, one for each derivative
+    rule or one for the joint rule, have the parameters of the rule. All return None for unsupported
+    inputs.
     """
     op.limit, op.exact = limit, NEVER if exact else 0
     if forward:
@@ -213,9 +218,9 @@ def offer(op: Op, exact: bool, limit: int, forward: str = "", *backward: str) ->
 
 
 def offer_small(op: Op, forward: str = "", *backward: str) -> None:
-    """Give an op kernels for arrays below its limit too; those give NumPy's bits.
+    """Register kernels of an op for arrays below its limit, too; these are bit-exact with NumPy.
 
-    They have the parameters of the kernels for large arrays, which were offered before.
+    They have the parameters of the kernels for large arrays, which were registered before.
     """
     bound = op.limit
     op.limit, op.exact = LEAST, bound
@@ -299,7 +304,7 @@ def loop_for(op: Op, suffix: str, function: Callable, attrs: dict[str, Any]) -> 
     try:
         if attrs:
             key = (suffix, *attrs.items())
-            if 0.0 in attrs.values():  # -0.0 is equal to it, and something else
+            if 0.0 in attrs.values():  # -0.0 is equal to it, but different
                 key = (*key, *map(str, attrs.values()))
         found = op.loops.get(key)
     except (TypeError, ValueError):  # attributes that are not plain values
@@ -317,7 +322,7 @@ def _new_loop(op: Op, suffix: str, function: Callable, attrs: dict[str, Any]) ->
     """A loop with its attributes in the code; numbers are arguments of one loop for all."""
     from weft.native.codegen.trace import Loop
 
-    # Without a suffix it is the op itself, which rules may call on stand-ins too.
+    # Without a suffix it is the op itself, which rules may call on tracer values, too.
     inner = function if suffix else op
     numbers = {name: v for name, v in attrs.items() if v.__class__ is float}
     fixed = {name: v for name, v in attrs.items() if name not in numbers}
@@ -372,7 +377,7 @@ class _SetLoop:
 
 
 def is_special(op: Op, x: Any, half: bool) -> bool:
-    """Whether an op has a formula of its own for a number; for half types if it is a whole one."""
+    """Whether an op has a dedicated formula for a number; for half types if it is an integer."""
     return x.__class__ in (int, float) and x in op.special and not (half and x % 1)
 
 
@@ -421,7 +426,7 @@ class _NumberedLoop:
 
 
 class _NoLoop:
-    """Stands for a loop where there is none."""
+    """Placeholder where there is no loop."""
 
     def __call__(self, *args: Any) -> None:
         return None
@@ -437,7 +442,7 @@ NOTHING: dict[str, Any] = {}
 
 
 def sum_to(g: ndarray, shape: tuple[int, ...]) -> ndarray | None:
-    """A gradient summed over what was repeated, by native code if it takes it."""
+    """A gradient summed over broadcast dimensions, by native code if supported."""
     return _sum_to(g, shape) if ready() else None
 
 

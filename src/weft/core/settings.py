@@ -79,19 +79,21 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def fills_memory() -> bool:
-    """Whether deterministic algorithms would fill memory that has no values yet."""
+    """Whether deterministic algorithms fill uninitialised memory."""
     return _CoreSettings.fill_uninitialized
 
 
 def fill_memory(mode: bool) -> None:
-    """Say whether deterministic algorithms fill memory that has no values yet."""
+    """Set whether deterministic algorithms fill uninitialised memory."""
     if not isinstance(mode, bool):
         raise RuntimeError(f"expected a bool, but got {type(mode).__name__}")
     _CoreSettings.fill_uninitialized = mode
 
 
 def undefined(array: np.ndarray) -> np.ndarray:
-    """New memory as it is; with deterministic algorithms, filled with what nobody computes with."""
+    """New memory, uninitialised; with deterministic algorithms, filled with NaN or the largest
+    value.
+    """
     if _CoreSettings.deterministic and _CoreSettings.fill_uninitialized:
         kind = array.dtype.kind
         array.fill(np.iinfo(array.dtype).max if kind in "iu" else True if kind == "b" else np.nan)

@@ -141,7 +141,8 @@ def fast_unary(op: Op) -> Callable:
     return unary
 
 
-# What may stand beside a tensor in an operator; other objects get their turn by Python's rules.
+# Operands that may be combined with a tensor by an operator; other objects get their turn by
+# Python's rules.
 OPERANDS = (Tensor, int, float, complex, np.generic, ndarray)
 
 
@@ -210,7 +211,7 @@ def fast_binary(op: Op, operator: bool = False) -> Callable:
 
 
 def _computed(op: Op, x: Any, y: Any) -> Any:
-    """What an op gives for an array with another or with a number; None if it fails."""
+    """The result of an op for an array with another or with a number; None if it fails."""
     tensor = isinstance(y, ndarray)
     entry = op.entry if tensor else op.entry_with_number
     z = None if entry is None else entry(x, y)
@@ -291,7 +292,7 @@ def fast_over(op: Op) -> Callable:
     return over
 
 
-# The function that handles ``out=``; the layer above puts it here.
+# The function that handles ``out=``; set by the layer above.
 PUT_INTO: list[Callable] = []
 
 

@@ -38,7 +38,8 @@ def memory_of(array: Any) -> Any:
     rows = owner.transpose(order)
     if rows.flags.c_contiguous:
         return rows.reshape(-1).view(BYTES)
-    # Memory lent by another library may have gaps; the bytes between belong to it all the same.
+    # Memory borrowed from another library may have gaps; the bytes in between belong to it
+    # nevertheless.
     span = sum((n - 1) * s for n, s in zip(owner.shape, owner.strides, strict=True))
     whole = np.lib.stride_tricks.as_strided(owner, (1,), (owner.itemsize,)).view(np.uint8)
     return np.lib.stride_tricks.as_strided(whole, (span + owner.itemsize,), (1,))
@@ -87,7 +88,7 @@ def file_behind(array: np.ndarray) -> MappedFile | None:
 
 
 def swap_bytes(memory: np.ndarray, dtype: dt.dtype) -> None:
-    """Turn around the bytes of every element in place; of a complex one, of both its parts."""
+    """Reverse the bytes of every element in place; for complex ones, of both parts."""
     width = dtype.itemsize // (2 if dtype.is_complex else 1)
     if memory.size % width:
         raise RuntimeError(
@@ -140,7 +141,7 @@ class UntypedStorage:
 
     @classmethod
     def _unknown(cls, memory: np.ndarray) -> Any:
-        """A storage that tensors on its memory will not find, for those who make thousands."""
+        """A storage that tensors on its memory will not find, for code that creates thousands."""
         made = object.__new__(cls)
         _set(made, "_memory", memory)
         _set(made, "_tensor", None)
@@ -195,7 +196,7 @@ class UntypedStorage:
         )
 
     def byteswap(self, dtype: dt.dtype) -> None:
-        """Turn around the bytes of all elements, taken as elements of this dtype."""
+        """Reverse the bytes of all elements, interpreted as this dtype."""
         announce(self._memory)
         swap_bytes(self._memory, dtype)
 
@@ -689,7 +690,7 @@ def _keep(tensor: Tensor, storage: UntypedStorage) -> None:
 
 
 def untyped_of(tensor: Tensor) -> UntypedStorage:
-    """The bytes behind a tensor; the same object as long as somebody holds it."""
+    """The storage of a tensor; the same object as long as it is referenced."""
     owner = storage_array(tensor._a)
     found = _LIVE.get(id(owner))
     if found is None or storage_array(found._memory) is not owner:

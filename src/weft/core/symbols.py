@@ -33,7 +33,7 @@ class Undecided(RuntimeError):
 
 
 class Atom:
-    """What an expression is made of: a symbol, or an operation that can't be carried out yet."""
+    """A factor of an expression: a symbol, or an operation that can't be evaluated yet."""
 
     __slots__ = ("arguments", "key", "kind")
 
@@ -75,7 +75,7 @@ class Atom:
         return top // bottom if bottom > 0 else None
 
     def value(self, sizes: Mapping[str, Any]) -> Any:
-        """What it is with sizes put in the place of symbols."""
+        """Its value with sizes substituted for symbols."""
         if self.kind == "symbol":
             return sizes.get(self.arguments[0], Dim({(self,): 1}))
         return OPERATIONS[self.kind](*(substitute(a, sizes) for a in self.arguments))
@@ -173,7 +173,7 @@ class Dim:
         return text or "0"
 
     def substitute(self, sizes: Mapping[str, Any]) -> Any:
-        """The size with others, by name, in the place of symbols."""
+        """The size with others substituted for symbols, by name."""
         total: Any = 0
         for m, c in self._terms.items():
             product: Any = c
@@ -194,14 +194,14 @@ def symbols(names: str) -> tuple[Dim, ...]:
 
 
 def substitute(value: Any, sizes: Mapping[str, Any]) -> Any:
-    """A size, or a tuple with sizes in it, with others in the place of symbols."""
+    """A size, or a tuple with sizes in it, with others substituted for symbols."""
     if isinstance(value, Dim):
         return value.substitute(sizes)
     return tuple(substitute(v, sizes) for v in value) if isinstance(value, tuple) else value
 
 
 def floor_divide(a: Any, b: Any) -> Any:
-    """``a // b``, as far as it can be carried out."""
+    """``a // b``, as far as it can be evaluated."""
     if isinstance(a, int) and isinstance(b, int):
         return a // b
     if isinstance(b, int) and b:
@@ -215,7 +215,7 @@ def floor_divide(a: Any, b: Any) -> Any:
 
 
 def remainder(a: Any, b: Any) -> Any:
-    """``a % b``, as far as it can be carried out."""
+    """``a % b``, as far as it can be evaluated."""
     if isinstance(a, int) and isinstance(b, int):
         return a % b
     if isinstance(b, int) and b:
@@ -225,7 +225,7 @@ def remainder(a: Any, b: Any) -> Any:
 
 
 def largest(*sizes: Any) -> Any:
-    """The greatest of sizes; where that depends on symbols, an expression that says so."""
+    """The maximum of sizes; if that depends on symbols, an expression for it."""
     best: list[Any] = []
     for size in sizes:
         try:

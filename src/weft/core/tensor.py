@@ -68,7 +68,7 @@ GRAD_OF_NON_LEAF = (
 
 
 class _Late:
-    """Functions that higher layers put here, since core imports none of them."""
+    """Hooks that higher layers fill, since core imports none of them."""
 
     refresh: Callable
     backward: Callable
@@ -121,7 +121,7 @@ def tell_of_cut(tensor: Tensor) -> None:
 
 
 def tell_of_relinking(tensor: Tensor) -> None:
-    """Let those who listen know that a tensor is about to have another place in the graph."""
+    """Notify listeners that a tensor is about to move in the graph."""
     for recorder in MODES.now.recorders:
         recorder.relinking(tensor)
 
@@ -136,12 +136,11 @@ class Tensor(metaclass=_TensorMeta):
     tensor([2., 4.])
     """
 
-    # _a     the array
-    # _node  the node that made this tensor, a leaf's AccumulateGrad, or None
-    # _vc    the version cell, shared by all tensors on the same memory: [version, *changes]
-    # _base, _view, _stamp  for views: whose memory, by which ops, node as of which version
-    # _grad  what ``grad`` shows: weft itself reads and writes it without the checks there
-    # _x     rare things: tangents, names, hooks of a tensor without a node, grad_dtype
+    # _a     the array _node  the node that made this tensor, a leaf's AccumulateGrad, or None _vc
+    # the version cell, shared by all tensors on the same memory: [version, *changes] _base, _view,
+    # _stamp  for views: whose memory, by which ops, node as of which version _grad  the value of
+    # ``grad``, which weft itself reads and writes without its checks _x     rare things: tangents,
+    # names, hooks of a tensor without a node, grad_dtype
     __slots__ = (
         *("__dict__", "__weakref__", "_a", "_base", "_grad", "_node", "_stamp", "_vc", "_view"),
         "_x",
@@ -155,7 +154,7 @@ class Tensor(metaclass=_TensorMeta):
     _view: Any  # a tuple; None or a ``viewing.Turned`` for tensors that are not views
     _x: dict[str, Any] | None
 
-    # Arrays on the left of an operator leave the work to the tensor on its right.
+    # Arrays on the left of an operator defer to the tensor on its right.
     __array_priority__ = 1000
 
     if TYPE_CHECKING:
@@ -447,7 +446,7 @@ class Tensor(metaclass=_TensorMeta):
             refresh(self)
         node = self._node
         if node is NOWHERE and self._base is not None:
-            return self._base._node is not None  # a view made in no_grad says what its base says
+            return self._base._node is not None  # a view made in no_grad follows its base
         return node is not None
 
     @requires_grad.setter
@@ -455,7 +454,7 @@ class Tensor(metaclass=_TensorMeta):
         self.requires_grad_(wanted)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Say whether a gradient is wanted; only leaves may change their mind.
+        """Set whether a gradient is required; only leaves can be changed.
 
         >>> model = nn.Linear(2, 2)
         >>> model.weight.requires_grad_(False).requires_grad
@@ -479,7 +478,8 @@ class Tensor(metaclass=_TensorMeta):
                         f"not allowed; clone() it first\n  at {errors.here()}"
                     )
                 tell_of_relinking(self)
-                # A leaf that was frozen for a while is that of earlier graphs, with its hooks.
+                # A leaf that was frozen temporarily is still the leaf of earlier graphs, with its
+                # hooks.
                 leaf = self._x.pop("leaf", None) if self._x else None
                 self._node = AccumulateGrad(self) if leaf is None else leaf
                 self._x = self._x or None
@@ -492,7 +492,7 @@ class Tensor(metaclass=_TensorMeta):
                 )
             tell_of_relinking(self)
             self._keep_leaf()
-            # A view goes on saying what its base says.
+            # A view keeps following its base.
             plain = self._base is None or self._base._node is None
             self._node = None if plain else NOWHERE
         return self
@@ -606,7 +606,7 @@ class Tensor(metaclass=_TensorMeta):
 
     @property
     def volatile(self) -> bool:
-        """Always False; what it once did is done by ``no_grad``."""
+        """Always False; replaced by ``no_grad``."""
         warnings.warn("volatile was removed (Variable.volatile is always False)", stacklevel=2)
         return False
 
@@ -617,7 +617,7 @@ class Tensor(metaclass=_TensorMeta):
         create_graph: bool = False,
         inputs: Any = None,
     ) -> None:
-        """Compute the gradient of this tensor with respect to the leaves behind it.
+        """Compute the gradient of this tensor with respect to its leaves.
 
         >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
         >>> (x**3).sum().backward()
@@ -661,7 +661,7 @@ class Tensor(metaclass=_TensorMeta):
         return self
 
     def _keep_leaf(self) -> None:
-        """Remember the leaf that graphs lead to, before this tensor stops to want a gradient."""
+        """Remember the leaf that graphs lead to, before this tensor stops requiring a gradient."""
         node = self._node
         if node.__class__ is AccumulateGrad and node is not NOWHERE:
             self._x = {**(self._x or {}), "leaf": node}
@@ -975,7 +975,7 @@ class Tensor(metaclass=_TensorMeta):
         return text if plain or not isinstance(self, Parameter) else f"Parameter({text})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the text, and a small picture of the values."""
+        """The notebook representation: the text, and a thumbnail of the values."""
         return importlib.import_module("weft.graph.notebook").tensor_html(self)
 
     def _tangent_notes(self) -> list[str]:
@@ -1007,7 +1007,7 @@ class Tensor(metaclass=_TensorMeta):
         if self._node is not None:
             twin._node = AccumulateGrad(twin)
         if type(self) is Parameter:
-            return twin  # as in PyTorch: without its gradient, and what it was given besides
+            return twin  # as in PyTorch: without its gradient and added attributes
         if self.grad is not None and not isinstance(self, Parameter):
             twin.grad = copy.deepcopy(self.grad, memo)
         if self.__dict__:
@@ -1075,7 +1075,7 @@ def _check_subclass(cls: Any) -> None:
 
 
 def _of_class(made: Tensor, cls: type) -> Any:
-    """A tensor that nobody has seen yet, as one of another class."""
+    """A new tensor, converted to another class."""
     try:
         made.__class__ = cls
         return made
@@ -1096,7 +1096,7 @@ def slots_of(kind: type) -> list[str]:
 
 
 def values_of_slots(x: Tensor) -> dict[str, Any]:
-    """What stands in those slots."""
+    """The values of those slots."""
     return {name: getattr(x, name) for name in slots_of(type(x)) if hasattr(x, name)}
 
 
@@ -1298,11 +1298,11 @@ def shares(result: np.ndarray, source: np.ndarray) -> bool:
 def read_unset(self: Tensor, name: str) -> Any:
     """``Tensor.__getattr__``, from the first compiled region on: see ``core.pending``.
 
-    A class with that method pays for it in every read of an attribute, twice to three times as
-    much, so it has none before there can be pending tensors.
+    A class with that method takes two to three times as long for every attribute access, so it has
+    none before there can be pending tensors.
     """
     if name == "_a" and METADATA.get(getframe(1).f_code):
-        try:  # what ``slot_of`` would say, which most often is asked this
+        try:  # the answer of ``slot_of`` in the most frequent case
             return self._stamp[2].outline  # type: ignore[index]
         except (AttributeError, TypeError):
             pass
@@ -1312,7 +1312,7 @@ def read_unset(self: Tensor, name: str) -> Any:
 
 
 def let_tensors_wait() -> None:
-    """Let reading an unset slot of a tensor compute what is pending."""
+    """Make reading an unset slot of a tensor compute what is pending."""
     if "__getattr__" not in vars(Tensor):
         type.__setattr__(Tensor, "__getattr__", read_unset)
 

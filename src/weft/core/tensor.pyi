@@ -261,7 +261,7 @@ class Tensor:
     def atanh_(self) -> Tensor:
         """In place: The inverse of ``tanh``."""
     def backward(self, gradient: Any = None, retain_graph: _bool | None = None, create_graph: _bool = False, inputs: Any = None) -> None:
-        """Compute the gradient of this tensor with respect to the leaves behind it."""
+        """Compute the gradient of this tensor with respect to its leaves."""
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _Operand = 1, alpha: _Operand = 1, out_dtype: _Dtype | None = None) -> Tensor:
         """``beta * input + alpha * (batch1 @ batch2)``, matrix by matrix."""
     def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _Operand = 1, alpha: _Operand = 1, out_dtype: _Dtype | None = None) -> Tensor:
@@ -1004,10 +1004,10 @@ class Tensor:
         """The lower median of what is not NaN."""
     @overload
     def nanquantile(self, q: Any, dim: _Ints | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear') -> Tensor:
-        """The values below which a share ``q`` of what is not NaN lies."""
+        """The ``q``-th quantile of each row, ignoring NaN."""
     @overload
     def nanquantile(self, q: Any, *, axis: _Ints | None, keepdims: _bool = False, interpolation: _str = 'linear') -> Tensor:
-        """The values below which a share ``q`` of what is not NaN lies."""
+        """The ``q``-th quantile of each row, ignoring NaN."""
     @overload
     def nansum(self, dim: _Ints | None = None, keepdim: _bool = False, *, dtype: _Dtype | None = None) -> Tensor:
         """The sum, with NaN counted as zero."""
@@ -1015,7 +1015,7 @@ class Tensor:
     def nansum(self, *, axis: _Ints | None, keepdims: _bool = False, dtype: _Dtype | None = None) -> Tensor:
         """The sum, with NaN counted as zero."""
     def narrow(self, dim: _int, start: Any, length: _int) -> Tensor:
-        """A stretch along a dimension."""
+        """A range along a dimension, as a view."""
     def narrow_copy(self, dim: _int, start: _int, length: _int) -> Tensor:
         """``narrow``, as a copy."""
     @property
@@ -1123,10 +1123,10 @@ class Tensor:
         """QR by its old name."""
     @overload
     def quantile(self, q: Any, dim: _Ints | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear') -> Tensor:
-        """The values below which a share ``q`` of each row lies."""
+        """The ``q``-th quantile of each row, ``q`` between 0 and 1."""
     @overload
     def quantile(self, q: Any, *, axis: _Ints | None, keepdims: _bool = False, interpolation: _str = 'linear') -> Tensor:
-        """The values below which a share ``q`` of each row lies."""
+        """The ``q``-th quantile of each row, ``q`` between 0 and 1."""
     def rad2deg(self) -> Tensor:
         """Radians as degrees."""
     def rad2deg_(self) -> Tensor:
@@ -1170,7 +1170,7 @@ class Tensor:
     @requires_grad.setter
     def requires_grad(self, value: _bool) -> None: ...
     def requires_grad_(self, requires_grad: _bool = True) -> Tensor:
-        """Say whether a gradient is wanted; only leaves may change their mind."""
+        """Set whether a gradient is required; only leaves can be changed."""
     def reshape(self, *sizes: _Ints, shape: _Ints | None = None) -> Tensor:
         """The same elements in another shape; a view where the layout allows it."""
     def reshape_as(self, other: Tensor) -> Tensor:
@@ -1264,7 +1264,7 @@ class Tensor:
     def size(self, dim: _int) -> _int:
         """The shape, or the length of one dimension."""
     def slice_scatter(self, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1) -> Tensor:
-        """A copy with a stretch along a dimension replaced."""
+        """A copy with a slice along a dimension replaced."""
     def slogdet(self) -> Any:
         """The sign of the determinant and the logarithm of its magnitude."""
     def softmax(self, dim: _int, dtype: _Dtype | None = None) -> Tensor:
@@ -1464,7 +1464,7 @@ class Tensor:
         """This tensor in the other's shape."""
     @property
     def volatile(self) -> _bool:
-        """Always False; what it once did is done by ``no_grad``."""
+        """Always False; replaced by ``no_grad``."""
     def vsplit(self, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None) -> tuple[Tensor, ...]:
         """Parts along a dimension, as ``vsplit`` does in NumPy."""
     def where(self, condition: Tensor, other: _Operand) -> Tensor:

@@ -1,6 +1,6 @@
 """Tracebacks that end at the user's line: weft's own frames are left out where one is shown.
 
-Nothing is wrapped and nothing is caught, so that a call costs what it cost. The filter sits where
+Nothing is wrapped and nothing is caught, so calls cost nothing extra. The filter is applied where
 tracebacks are shown: ``sys.excepthook``, ``threading.excepthook``, IPython's display, pytest's
 report, and the reports of worker processes. An exception itself keeps all of its frames, so
 ``pdb.pm()`` and ``%debug`` reach them.
@@ -62,7 +62,7 @@ def get_traceback_filtering() -> str:
 def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
     """A traceback without the frames of weft, and of libraries that weft called.
 
-    A traceback that has no other frames is given back whole: there is no line to end at.
+    A traceback that has no other frames is returned unchanged: there is no line to end at.
     """
     kept: list[TracebackType] = []
     inside = False
@@ -218,7 +218,7 @@ def install() -> None:
 
 
 def _into_ipython() -> None:
-    """In IPython and notebooks: filter what a cell shows, if nobody else has taken that over."""
+    """In IPython and notebooks: filter what a cell shows, if no other handler is installed."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if hasattr(ipython, "get_ipython") else None  # type: ignore[union-attr]
     if shell is None or getattr(shell, "custom_exceptions", None) != ():

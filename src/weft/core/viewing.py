@@ -51,7 +51,7 @@ IN_INFERENCE = Origin("")
 
 
 class Turned:
-    """Stands in ``_view`` of a base that was given another shape in place while it had views.
+    """The ``_view`` of a base that was reshaped in place while it had views.
 
     The history of a view ends in what its base had there when the view was made, so it shows which
     changes of shape have to be undone before that history can be followed.
@@ -71,7 +71,7 @@ def _named(x: Tensor) -> str:
 
 
 def called(name: str) -> str:
-    """What the function is called whose nodes have this name."""
+    """The name of the function whose nodes have this name."""
     return name.rstrip("0123456789").removesuffix("Backward")
 
 
@@ -118,7 +118,7 @@ def link_view(result: Tensor, args: Any, op: Op, attrs: dict[str, Any], k: int) 
         return
     cell = source._vc
     if cell.__class__ is Untracked:
-        result._vc = cell  # another inference tensor, and no view to autograd
+        result._vc = cell  # another inference tensor, which autograd does not treat as a view
         return
     base = source._base
     enabled = MODES.now.grad
@@ -130,7 +130,7 @@ def link_view(result: Tensor, args: Any, op: Op, attrs: dict[str, Any], k: int) 
     result._stamp = cell[0]
     result._view = (op, args[1:], attrs, k, source._view, visible)
     if not enabled and result._base._node is not None:
-        # PyTorch's rule: a view made in no_grad needs a gradient, but nobody receives it.
+        # PyTorch's rule: a view made in no_grad requires a gradient, which goes nowhere.
         result._node = NOWHERE
 
 
@@ -207,7 +207,7 @@ def _by_strides(links: list[Any], base: Tensor) -> list[Any] | None:
 
 
 def closed(chain: Any) -> Any:
-    """A view's history for others to keep: it ends in None."""
+    """A view's history that others can keep: it ends in None."""
     links = []
     while chain.__class__ is tuple:
         links.append(chain)
@@ -245,7 +245,7 @@ def refresh_view(x: Tensor) -> None:
     retained = take_retained(x)
     x._node = node = replayed_node(x)
     if node.__class__ is OpNode and base._a.dtype is x._a.dtype and not MODES.now.view_replay:
-        # PyTorch makes such a view anew from its base by strides. The gradient is the same.
+        # PyTorch recreates such a view from its base by strides. The gradient is the same.
         node.__class__ = chain[0].node_type("AsStridedBackward0")
     x._stamp = x._vc[0]
     give_retained(x, retained)

@@ -2,7 +2,7 @@
 
 The files here are meant to be read as an example of a program that uses weft:
 
-* ``program.py`` is the whole course of the demo,
+* ``program.py`` is the sequence of the demo,
 * ``digits.py`` gets the data,
 * ``network.py`` is the network, its training and its evaluation,
 * ``acts.py`` edits the network in mid-training, explains a NaN, compares two runs, and compiles,

@@ -61,7 +61,7 @@ def with_contrast(images: Tensor) -> Tensor:
 
 
 def planted_nan(net: nn.Module, data: Digits) -> tuple[float, object]:
-    """A blank scan slips into a batch, and the loss is NaN. Who made it?"""
+    """A blank scan slips into a batch, and the loss is NaN. Where did it come from?"""
     net.train()
     images = data.images[:8].clone()
     images[5] = 0  # the blank scan

@@ -1,4 +1,4 @@
-"""The whole course of the demo."""
+"""The sequence of the demo."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def read_within(served: Any, seconds: float) -> bool:
 
 
 def stay(terminal: Terminal, served: Any) -> None:
-    """Keep the page until nobody looks at it any more."""
+    """Keep the page until no browser has it open any more."""
     if read_within(served, 3.0):
         terminal.line("  The training has ended; the page stays while it is open. Ctrl-C goes on.")
     with contextlib.suppress(KeyboardInterrupt):

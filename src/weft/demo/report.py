@@ -99,7 +99,7 @@ def page(outcome: Outcome, charts: list[str]) -> viz.Report:
     looks(report, outcome)
     report.section("Edited in mid-training", "The first convolution was given twice its channels, "
                    "without a change of what the network computes; the optimizer's state followed. "
-                   "From then on a rule put GELU in the place of ReLU.")  # fmt: skip
+                   "From then on a rule replaced ReLU by GELU.")  # fmt: skip
     report.output(outcome.told["edit"])
     report.section("A NaN, explained", "A blank image was put into a batch on purpose. "
                    "weft.graph.first_bad names the op that made the first NaN, its line, and what "

@@ -41,7 +41,7 @@ class Terminal:
             self.line(f"    {words_of_line}", style)
 
     def bar(self, share: float, words: str) -> None:
-        """Draw the bar anew, in its place."""
+        """Redraw the bar in place."""
         if not self.moving:
             return
         columns = shutil.get_terminal_size().columns
@@ -54,7 +54,7 @@ class Terminal:
         self._open = True
 
     def end_bar(self) -> None:
-        """Leave the bar as it is and go on below it."""
+        """Leave the bar as it is and continue below it."""
         if self._open:
             self._open = False
             print(file=self.out)
@@ -69,7 +69,7 @@ class TerminalProgress:
         self._accuracy: float | None = None
 
     def go_on(self) -> None:
-        """Training goes on after something else; its time is not the training's."""
+        """Training continues after an interruption whose time does not count."""
         self._since = time.perf_counter()
 
     def step(self, epoch: int, batch: int, batches: int, loss: float) -> None:

@@ -39,7 +39,7 @@ class Transform:
         super().__init__()
 
     def __getstate__(self) -> dict[str, Any]:
-        # The reference to the inverse is weak and can't be pickled; it is made anew.
+        # The reference to the inverse is weak and can't be pickled; it is recreated.
         return {**self.__dict__, "_inv": None}
 
     @property
@@ -106,7 +106,9 @@ class Transform:
         raise NotImplementedError
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        """The logarithm of how much the map stretches volume at x, where y is its value."""
+        """The log of the absolute value of the Jacobian determinant at x, where y is the
+        transform's value.
+        """
         raise NotImplementedError
 
     def __repr__(self) -> str:

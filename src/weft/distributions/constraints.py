@@ -1,4 +1,4 @@
-"""Sets of values that parameters and draws have to lie in."""
+"""Constraints: sets of valid values for parameters and samples."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Constraint:
     _shown: tuple[str, ...] = ()
 
     def check(self, value: Any) -> Any:
-        """Whether each value lies in the region."""
+        """Whether each value satisfies the constraint."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -135,7 +135,7 @@ class _IndependentConstraint(Constraint):
         return self.base_constraint.event_dim + self.reinterpreted_batch_ndims
 
     def check(self, value: Tensor) -> Tensor:
-        """Whether all entries lie in the region."""
+        """Whether all entries satisfy the constraint."""
         result = self.base_constraint.check(value)
         count = self.reinterpreted_batch_ndims
         if result.dim() < count:
@@ -166,7 +166,7 @@ class MixtureSameFamilyConstraint(Constraint):
         return self.base_constraint.event_dim
 
     def check(self, value: Tensor) -> Tensor:
-        """Whether the value lies in the region of all components."""
+        """Whether the value satisfies the constraints of all components."""
         components = value.unsqueeze(-1 - self.event_dim)
         result = self.base_constraint.check(components)
         if value.dim() < self.event_dim:

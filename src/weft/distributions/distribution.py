@@ -29,7 +29,7 @@ class Distribution:
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
-        """Say whether distributions check their arguments when nothing is said."""
+        """Set whether distributions check their arguments by default."""
         if value not in (True, False):
             raise ValueError
         Distribution._validate_args = value
@@ -112,12 +112,12 @@ class Distribution:
 
     @property
     def arg_constraints(self) -> dict[str, constraints.Constraint]:
-        """The regions that the parameters have to lie in."""
+        """The constraints of the parameters."""
         raise NotImplementedError
 
     @property
     def support(self) -> Any:
-        """The region that draws lie in."""
+        """The constraint that samples satisfy."""
         raise NotImplementedError
 
     @property

@@ -73,7 +73,7 @@ class LogitRelaxedBernoulli(ProbsOrLogits):
 
 
 class RelaxedBernoulli(TransformedDistribution):
-    """A differentiable stand-in for a coin, sharper for a lower temperature."""
+    """A differentiable relaxation of a Bernoulli sample, sharper for lower temperatures."""
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.unit_interval

@@ -76,7 +76,7 @@ class ExpRelaxedCategorical(Distribution):
 
 
 class RelaxedOneHotCategorical(TransformedDistribution):
-    """A differentiable stand-in for a choice, sharper for a lower temperature."""
+    """A differentiable relaxation of a one-hot sample, sharper for lower temperatures."""
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.simplex

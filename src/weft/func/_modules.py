@@ -27,7 +27,7 @@ MISSING = object()
 
 
 class _Swapped:
-    """Other tensors in the place of a module's own, for the time of a block."""
+    """Other tensors instead of a module's own, for the time of a block."""
 
     def __init__(self, module: Any, values: dict[str, Tensor]) -> None:
         self.module, self.values = module, values
@@ -72,7 +72,7 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """Call a module with other tensors in the place of its parameters and buffers."""
+    """Call a module with other tensors instead of its parameters and buffers."""
     values = _merged(parameter_and_buffer_dicts)
     own = _named(module)
     if strict:

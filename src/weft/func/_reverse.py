@@ -357,7 +357,7 @@ def jvp(
 def _forward_mode(leaves: list[Any]) -> bool:
     """Whether tangents can go along with the values.
 
-    Inside of ``vmap`` ops take batches apart before they look for tangents.
+    Inside ``vmap`` ops take batches apart before they look for tangents.
     """
     return not MODES.now.batches and all(isinstance(x, Tensor) for x in leaves)
 

@@ -51,7 +51,7 @@ class Future(Generic[T]):
         self._finish(result, None)
 
     def set_exception(self, result: BaseException) -> None:
-        """Set an error, which whoever asks for the value gets."""
+        """Set an exception, which is raised when the value is requested."""
         if not isinstance(result, BaseException):
             raise AssertionError(f"{result} is of type {type(result)}, not an Exception.")
         self._finish(None, result)

@@ -15,7 +15,7 @@ def forward(self, x):
     relu = torch.relu(layer);  layer = None
     return relu
 
-Tracing runs a program once with stand-ins for its inputs, so it sees no control flow on values;
+Tracing runs a program once with proxies for its inputs, so it can't see control flow on values;
 ``weft.graph.record`` keeps what a program computed on real ones.
 """
 

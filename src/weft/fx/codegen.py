@@ -102,7 +102,7 @@ class _PythonWriter:
     # --- nodes ---
 
     def write(self, node: Node, last_uses: list[Node]) -> None:
-        """Add the lines of a node, with those that let go of values nobody needs any more."""
+        """Add the lines of a node, and those that release values that are no longer needed."""
         if self.verbose:
             self._note_trace(node)
         if node.op == "placeholder":

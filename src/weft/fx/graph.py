@@ -237,7 +237,7 @@ class Graph:
     # --- changing ---
 
     def erase_node(self, to_erase: Node) -> None:
-        """Take out a node that nobody uses."""
+        """Remove an unused node."""
         if to_erase.users:
             raise RuntimeError(
                 f"Tried to erase Node {to_erase} but it still had {len(to_erase.users)} users in "
@@ -252,7 +252,7 @@ class Graph:
         to_erase._set_arguments((), {})
 
     def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
-        """Take out nodes whose results nobody uses and that do nothing else; True if any."""
+        """Remove nodes with unused results and no side effects; True if any."""
         impure, changed = is_impure_node or Node.is_impure, False
         for node in reversed(self.nodes):
             if not impure(node) and not node.users:

@@ -130,11 +130,11 @@ class Interpreter:
         return found
 
     def fetch_args_kwargs_from_env(self, n: Node) -> tuple[Any, Any]:
-        """The arguments of a node with values in place of nodes."""
+        """The arguments of a node with values instead of nodes."""
         return self.map_nodes_to_values(n.args, n), self.map_nodes_to_values(n.kwargs, n)
 
     def map_nodes_to_values(self, args: Any, n: Node) -> Any:
-        """An argument with values in place of nodes."""
+        """An argument with values instead of nodes."""
 
         def value(used: Node) -> Any:
             if used not in self.env:

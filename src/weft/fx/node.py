@@ -38,7 +38,7 @@ _side_effects: set[Callable] = set()
 
 
 def has_side_effect(fn: Callable) -> Callable:
-    """Mark a function whose calls stay in a graph even if nobody uses their results."""
+    """Mark a function whose calls stay in a graph even if their results are unused."""
     _side_effects.add(fn)
     return fn
 
@@ -90,7 +90,7 @@ def _hashable(value: Any) -> bool:
 
 
 class Node:
-    """A step: what is called, with which arguments, and who uses the result.
+    """A step: the callee, its arguments, and the users of the result.
 
     ``op`` is one of ``placeholder`` (an input), ``get_attr`` (a parameter or buffer of the
     module), ``call_function``, ``call_method``, ``call_module`` and ``output``; ``target`` is the
@@ -146,7 +146,7 @@ class Node:
 
     @property
     def args(self) -> tuple[Argument, ...]:
-        """The positional arguments; assigning new ones updates who uses what."""
+        """The positional arguments; assigning new ones updates the users."""
         return self._args
 
     @args.setter
@@ -155,7 +155,7 @@ class Node:
 
     @property
     def kwargs(self) -> dict[str, Argument]:
-        """The keyword arguments; assigning new ones updates who uses what."""
+        """The keyword arguments; assigning new ones updates the users."""
         return self._kwargs
 
     @kwargs.setter
@@ -184,7 +184,7 @@ class Node:
         self.kwargs = {**self.kwargs, key: arg}
 
     def replace_input_with(self, old_input: Node, new_input: Node) -> None:
-        """Use another node in place of one among the arguments."""
+        """Use another node instead of one among the arguments."""
 
         def swap(node: Node) -> Node:
             return new_input if node is old_input else node

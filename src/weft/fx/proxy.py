@@ -51,7 +51,7 @@ class TracerBase:
         return self.graph.create_node(kind, target, args, kwargs, name, type_expr)
 
     def proxy(self, node: Node) -> Proxy:
-        """The stand-in for a node's result."""
+        """The proxy for a node's result."""
         return Proxy(node, self)
 
     def create_proxy(
@@ -64,7 +64,7 @@ class TracerBase:
         type_expr: Any = None,
         proxy_factory_fn: Callable[[Node], Proxy] | None = None,
     ) -> Proxy:
-        """Add a node for a use of proxies, and give the stand-in for its result."""
+        """Add a node for a use of proxies, and return the proxy for its result."""
         args_, kwargs_ = self.create_arg(args), self.create_arg(kwargs)
         node = self.create_node(kind, target, args_, kwargs_, name, type_expr)
         if self.record_stack_traces and not node.stack_trace:
@@ -129,7 +129,7 @@ def _user_frames() -> traceback.StackSummary:
 
 
 class Proxy:
-    """A stand-in for a value of a traced program: every use of it becomes a node."""
+    """A placeholder for a value of a traced program: every use of it becomes a node."""
 
     if TYPE_CHECKING:
         # The operators are put on the class below.

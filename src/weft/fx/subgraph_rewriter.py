@@ -102,7 +102,7 @@ class _Matcher:
         return found
 
     def _closed(self, nodes_map: dict[Node, Node]) -> bool:
-        """Whether nobody else uses a value that the replacement will not have."""
+        """Whether no other node uses a value that the replacement will not have."""
         inner = set(nodes_map.values())
         for mine, other in nodes_map.items():
             if mine.op in ("placeholder", "get_attr") or mine in self.results:

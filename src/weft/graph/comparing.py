@@ -1,4 +1,4 @@
-"""Comparing two graphs: what was added, removed or changed, and where values part."""
+"""Comparing two graphs: what was added, removed or changed, and where values diverge."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Change:
 
 
 class Diff:
-    """The difference of two graphs. It is true if there is one; printing tells it."""
+    """The difference of two graphs. It is true if there is one; printing shows it."""
 
     def __init__(self, a: Graph, b: Graph) -> None:
         self.a, self.b = a, b
@@ -59,7 +59,7 @@ class Diff:
         self.parting: tuple[Node, Node, str] | None = None
 
     def _match(self, pairs: Iterable[tuple[int, int]], count: int) -> None:
-        """Take in all pairs, when somebody asks for them."""
+        """Compute all pairs on request."""
         self._unmade = pairs, count
 
     @property
@@ -150,7 +150,7 @@ def _kinds(spec: Spec) -> str:
 def diff(
     a: Graph, b: Graph, *, rtol: float = 1e-5, atol: float = 1e-8, values: bool | None = None
 ) -> Diff:
-    """Align two graphs and tell their differences.
+    """Align two graphs and return their differences.
 
     Values are compared where both graphs kept them; ``values=True`` computes the others again.
     """
@@ -240,7 +240,7 @@ def _codes(specs: list[Spec], table: dict[Any, int]) -> list[int]:
 
 
 def _gaps(pairs: np.ndarray, first: list[Spec], second: list[Spec]) -> Iterator[Any]:
-    """The stretches between pairs in which something has no partner."""
+    """The gaps between pairs in which some node has no partner."""
     ends = np.concatenate([[[-1, -1]], pairs, [[len(first), len(second)]]])
     jumps = np.diff(ends, axis=0)
     for k in np.flatnonzero((jumps != 1).any(1)).tolist():
@@ -315,7 +315,7 @@ def _settings(spec: Spec, known: dict[Any, Any]) -> tuple[Any, ...]:
 
 
 def align(a: list[Any], b: list[Any]) -> np.ndarray:
-    """Positions of equal items, rising in both: what two sequences have in common."""
+    """Positions of equal items, increasing in both: the common subsequence."""
     low, high_a, high_b = _common(a, b), len(a), len(b)
     tail = _common(a[low:][::-1], b[low:][::-1])
     high_a, high_b = high_a - tail, high_b - tail
@@ -335,7 +335,7 @@ def _common(a: list[Any], b: list[Any]) -> int:
 
 
 def _middle(a: list[Any], b: list[Any], i: int, m: int, j: int, n: int) -> list[tuple[int, int]]:
-    """The common items of two stretches, anchored at those that are there once on both sides."""
+    """The common items of two ranges, anchored at those that occur once on both sides."""
     if i >= m or j >= n:
         return []
     pairs: list[tuple[int, int]] = []
@@ -422,7 +422,7 @@ def _walk_back(
 
 
 def _greedy(a: list[Any], b: list[Any], i: int, m: int, j: int, n: int) -> list[tuple[int, int]]:
-    """Equal items in order, each the next that is left: for stretches with little in common."""
+    """Equal items in order, greedily: for ranges with little in common."""
     waiting: dict[Any, list[int]] = {}
     for y in range(n - 1, j - 1, -1):
         waiting.setdefault(b[y], []).append(y)

@@ -1,4 +1,4 @@
-"""How much arithmetic a node does, as far as its shapes tell."""
+"""The arithmetic cost of a node, estimated from its shapes."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class Edit:
 
     def __init__(self, graph: Graph, change: str) -> None:
         self.graph, self.change_text = graph, change
-        # Steps of backward passes are derived anew from what the forward nodes have become.
+        # Steps of backward passes are derived again from the edited forward nodes.
         self.specs: dict[int, Spec] = {
             k: s if s.kind != BACKWARD else _waiting(s)
             for k, s in graph._specs.items()
@@ -219,7 +219,7 @@ class Edit:
     ) -> list[int]:
         """Add nodes of another graph under numbers of this one; ``place`` says where each went.
 
-        Nodes that came about in the place of another one stand where that stood.
+        Replacement nodes are placed where the replaced node was.
         """
         made = []
         for spec in specs:
@@ -701,7 +701,7 @@ def _hooks_of(graph: Graph, number: int, value: Ref) -> list[Call]:
 
 
 def _keep_hooks(graph: Graph, number: int, forward: Spec, made: Gradient) -> None:
-    """Give a backward that was derived anew the hooks of the node's old one."""
+    """Give a backward that was derived again the hooks of the node's old one."""
     for k in graph._partners().get(forward.id, ()):
         old = graph._specs[k]
         if isinstance(old.op, Gradient) and old.attrs.get("pass") == number:

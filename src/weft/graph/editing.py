@@ -21,7 +21,7 @@ class Editing:
     """How a graph is changed into another."""
 
     def replace(self, node: Any, function: Any) -> Graph:
-        """Another function (or op, or the name of one) in the place of a node.
+        """Another function (or op, or the name of one) instead of a node.
 
         It gets what the node reads, and its result goes to the node's users. A module has
         parameters of its own, so it gets the data alone: a Linear can replace a Linear.

@@ -312,7 +312,7 @@ def gradients(
         live = [r for r in wanted if isinstance(found[r], Tensor) and found[r].requires_grad]
         ends = [(found[r], seed) for r, seed in roots if found[r].requires_grad]  # type: ignore[index]
         if not ends:
-            raise GraphError("nothing behind the loss requires a gradient")
+            raise GraphError("nothing that the loss depends on requires a gradient")
         seeds = [wrap(np.ones_like(t._a) if seed is None else seed) for t, seed in ends]
         results = engine.grad(
             [t for t, _ in ends], [found[r] for r in live], seeds, allow_unused=True

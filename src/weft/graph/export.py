@@ -1,4 +1,4 @@
-"""Graphs for other eyes: the document of the page, JSON, Mermaid, Graphviz, HTML."""
+"""Exporting graphs: the page's document, JSON, Mermaid, Graphviz, HTML."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Exporting:
-    """How a graph writes itself down."""
+    """The export methods of a graph."""
 
     def to_json(self, title: str = "weft graph", indent: int | None = None) -> str:
         """The graph as JSON text (nodes, shapes, costs, statistics), to look at and not to run."""

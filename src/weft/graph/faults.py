@@ -51,10 +51,10 @@ class Bad:
 
 
 def first_bad(loss: Tensor | Graph) -> Bad | None:
-    """The first node that made the NaN or infinity that a loss has; None if the loss is finite.
+    """The first node that produced the NaN or infinity in a loss; None if the loss is finite.
 
-    Values that were kept, or that backward has saved, are read; what else is needed is run again.
-    An infinity that was put there on purpose, or that a later node swallowed, is no answer.
+    Values that were kept, or that backward has saved, are read; others are recomputed. An intended
+    infinity (a mask), or one that a later node removed, is not reported.
     """
     if isinstance(loss, Tensor) and not badness((loss,)):
         return None
@@ -70,7 +70,7 @@ def first_bad(loss: Tensor | Graph) -> Bad | None:
 
 
 class Walk:
-    """The values that lead to some nodes, oldest first, and who made the bad ones."""
+    """The values that lead to some nodes, oldest first, and the nodes that produced bad ones."""
 
     def __init__(self, graph: Graph, ends: Iterable[int], known: dict[Ref, Tensor]) -> None:
         self.graph, self.ends, self.known = graph, set(ends), known
@@ -234,7 +234,7 @@ def _meant(spec: Spec, what: str) -> bool:
 def explain_backward(
     node: OpNode, incoming: list[np.ndarray], infinite: list[tuple[OpNode, list[np.ndarray]]]
 ) -> str:
-    """Who made the first bad value behind a NaN of a backward pass, in words.
+    """A description of the node that produced the first bad value of a backward pass with a NaN.
 
     ``incoming`` is what the node received; ``infinite`` are the nodes before it that made an
     infinity of a gradient that was finite, oldest first, with what they received.

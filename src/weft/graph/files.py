@@ -292,7 +292,7 @@ _KINDS = frozenset((*LEAVES, FORWARD, BACKWARD, OPTIMIZER))
 
 
 class _RecordReader:
-    """Turns plain data back into records; believes nothing that it can check."""
+    """Turns plain data back into records, and validates everything."""
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         self.tensors = tensors
@@ -457,7 +457,7 @@ class _RecordReader:
         if "live" in x["leaf"]:
             made.live = wrap(self.array(x["leaf"]["live"]))
             if made.live._a.shape != tensor._a.shape or made.live._a.dtype != tensor._a.dtype:
-                raise ValueError("what it was and what it is now are not alike")
+                raise ValueError("its old and new value differ in shape or dtype")
         return made
 
     def passes(self, found: list[Any]) -> tuple[Pass, ...]:

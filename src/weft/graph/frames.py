@@ -13,7 +13,7 @@ from weft.core.errors import is_own
 # Before Python 3.13 a frame keeps the dict that it gave out, and all the values in it, until its
 # function returns. From then on it gives out a view of the variables themselves.
 _KEPT = sys.version_info < (3, 13)
-_OURS = 3  # who holds such a dict while it is read here: the frame, a name, and the question
+_OURS = 3  # references to such a dict while it is read here: the frame, a name, and the call
 
 
 def locals_of(frame: FrameType | Any, mine: bool = True) -> Mapping[str, Any]:

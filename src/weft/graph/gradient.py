@@ -2,7 +2,7 @@
 
 A ``Gradient`` reads the gradients that reach the results of a forward node, and of the values
 around that node just those which its rules name. So a backward pass is a graph like any other: it
-can be run again with the engine's own bits, derived anew after an edit, saved, and looked into.
+can be run again with the engine's own bits, derived again after an edit, saved, and looked into.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from weft.core.tensor import Tensor
 from weft.graph.spec import OPTIMIZER, Call, Ref, Spec, pair_ref
 
 ACCUMULATE = "AccumulateGrad"
-ONES = 1.0  # in the place of a gradient: the one that a scalar loss starts with
+ONES = 1.0  # instead of a gradient: the one that a scalar loss starts with
 FLOATS = "fcV"
 
 

@@ -457,7 +457,7 @@ class Graph(Running, Editing, Exporting):
         if len(read) > 1:
             raise ValueError(
                 f"subgraph: the results {sorted(read)} of {self._names()[id]!r} are read, and an "
-                f"input is one tensor; begin behind it\n  at {errors.here()}"
+                f"input is one tensor; start after it\n  at {errors.here()}"
             )
         return read.pop() if read else 0
 
@@ -491,7 +491,9 @@ class Graph(Running, Editing, Exporting):
 
     def _check_whole(self) -> None:
         if self._released:
-            raise GraphError(f"the graph was released: nothing of it is left\n  at {errors.here()}")
+            raise GraphError(
+                f"the graph was released and can no longer be used\n  at {errors.here()}"
+            )
 
     def save(self, path: Any, values: bool = False) -> None:
         """Write the graph and its leaves' values to one file; ``values`` also what was kept."""

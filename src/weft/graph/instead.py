@@ -1,4 +1,4 @@
-"""What a rule gives in the place of an op: checked, and put where the op's result would go."""
+"""The replacement that a rule gives for an op: checked, and put where the op's result would go."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _apart(out: Tensor, memory: set[int]) -> Tensor:
 
 
 def written(call: Callable, op: Op, args: Any, target: Tensor) -> Tensor:
-    """What stands in for an op in place, written into its tensor as that op would do it."""
+    """What stands in for an in-place op, written into its tensor as that op would do it."""
     # What was there before is read from a copy: backward may need it after the write.
     now = MODES.now
     old = wrap(copy_of(target._a), edge_of(target) if now.grad else target._node)
@@ -70,7 +70,7 @@ def _checked(out: Any, op: Op) -> Any:
         found = f"{len(out)} values" if isinstance(out, tuple) else f"a {type(out).__name__}"
         wanted = f"{count} tensors" if count > 1 else "a tuple of tensors"
     raise GraphError(
-        f"a rule gave {found} in the place of {op.name}, whose users need {wanted}"
+        f"a rule returned {found} instead of {op.name}, whose users need {wanted}"
         f"\n  at {errors.here()}"
     )
 
@@ -78,7 +78,7 @@ def _checked(out: Any, op: Op) -> Any:
 def _check_fit(out: Tensor, op: Op, target: Tensor) -> None:
     if out._a.shape != target._a.shape or not dt.can_cast(out.dtype, target.dtype):
         raise GraphError(
-            f"a rule gave {errors.describe(out)} in the place of {op.name}_, which writes into "
+            f"a rule gave {errors.describe(out)} instead of {op.name}_, which writes into "
             f"{errors.describe(target)}; give a result of that shape, of a type that can be "
             f"cast to it\n  at {errors.here()}"
         )

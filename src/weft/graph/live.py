@@ -1,7 +1,7 @@
 """A thread's training as a source for the page: its steps as they end, its pauses, its edits.
 
-Nothing is recorded while nobody looks. With a reader, a step is recorded and written down now and
-then, so that the page costs a fixed share of the program's time, however short the steps are.
+Nothing is recorded while no client is connected. With a client, a step is recorded occasionally, so
+that the page takes a fixed share of the program's time, however short the steps are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from weft.operators.random import default_generator
 __all__ = ["Live"]
 
 KEPT_STEPS = 30
-READER_LEFT = 2.0  # seconds without a question after which nobody is looking
+READER_LEFT = 2.0  # seconds without a request after which no client is assumed
 SHARE = 0.2  # of the program's time, at most, goes into writing steps down
 AT_LEAST = 0.2  # seconds between two steps that are written down
 NOTICE = 0.2  # seconds within which a paused program sees an interrupt
@@ -109,7 +109,7 @@ class Live(Listener):
 
     def __init__(self, title: str = "Training", values: bool = False) -> None:
         self.title, self.values = title, values
-        self.ended = 0  # steps, also those that nobody watched
+        self.ended = 0  # steps, also those that were not watched
         self.loss = Curve()
         self._counting: Any = None
         self._written: deque[dict[str, Any]] = deque(maxlen=KEPT_STEPS)
@@ -168,7 +168,7 @@ class Live(Listener):
 
     @property
     def read_at(self) -> float:
-        """When somebody last asked, by ``time.monotonic``; minus infinity if nobody has."""
+        """The time of the last request, by ``time.monotonic``; minus infinity if there was none."""
         return self._read_at
 
     # --- the program's thread ---
@@ -182,7 +182,7 @@ class Live(Listener):
         self._wake()  # what comes before the first step is setting up, and no part of it
 
     def close(self) -> None:
-        """Leave the program alone; a pause ends, edits no longer act."""
+        """Detach from the program; a pause ends, edits no longer act."""
         with self._go_on:
             self._closed = True
             self._go_on.notify_all()
@@ -212,7 +212,7 @@ class Live(Listener):
             self._end_step()
 
     def _count(self, *about: Any) -> None:
-        """A step is over, whether or not anybody watched it."""
+        """A step is over, watched or not."""
         if threading.get_ident() == self._thread:
             self.ended += 1
             self.loss.end(self.ended)
@@ -225,7 +225,7 @@ class Live(Listener):
                 self.loss.add(sum(float(host(t).reshape(())) for t in losses))
 
     def went_back(self, work: Any, roots: Any) -> None:
-        """A backward pass has ended: is anybody there who wants to see the next step?"""
+        """A backward pass has ended: whether any client wants to see the next step."""
         if not self._awake and threading.get_ident() == self._thread and self._wanted():
             self._wake()
 
@@ -312,7 +312,7 @@ class Live(Listener):
             self._changed()
             try:
                 while self._pause_after == 0 and not self._closed:
-                    # Not for ever: an interrupt just before would be noticed by nobody.
+                    # Not forever: an interrupt just before would go unnoticed.
                     self._go_on.wait(NOTICE)
                     self._answer_all()
             finally:
@@ -376,7 +376,7 @@ class Live(Listener):
             default_generator.set_state(state)
 
     def _drop_failed(self) -> None:
-        """Take back edits that failed, or that met nothing in the step that has ended."""
+        """Remove edits that failed, or that matched nothing in the step that has ended."""
         for layer in [*self._layers]:
             reason = layer.failed or ("" if layer.used() else "it met nothing in this step")
             if reason:

@@ -1,4 +1,4 @@
-"""What the program calls a tensor or a model: its name in a module, or of a variable."""
+"""The names of tensors and models in the program: in a module, or of a variable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HERE = os.path.dirname(__file__) + os.sep  # a recorder's own methods have a se
 
 
 class Name(NamedTuple):
-    """A name, whose it is (``module``, ``variable``, ``local`` or nobody's), and its tensor."""
+    """A name, its origin (``module``, ``variable``, ``local`` or none), and its tensor."""
 
     text: str
     kind: str
@@ -31,8 +31,8 @@ class Name(NamedTuple):
 def name_of(t: Tensor, frame: Any, home: Any = None) -> Name:
     """A name for a tensor that is just being read.
 
-    Modules that are running are asked first, then the frame at home, then the callers. A tensor
-    that only shares its array with one that has a name, as after ``detach()``, gives that one.
+    Running modules are searched first, then the block's own frame, then the callers. A tensor that
+    only shares its array with a named one, as after ``detach()``, gets that name.
     """
     path: Any = MODES.now.scope
     start, asked, outermost = frame, None, (None, "")
@@ -220,7 +220,8 @@ def _walk(
 ) -> None:  # fmt: skip
     """Note what a model and all below it call their tensors, and their classes; each once.
 
-    The same as ``named_parameters`` and its kin give, in one walk: a model may have many modules.
+    The same as ``named_parameters`` and similar methods return, in one traversal: a model may have
+    many modules.
     """
     seen = set()
     stack = [(prefix, model)]

@@ -35,7 +35,7 @@ def opened(graph: Graph, spec: Spec) -> Graph:
         work = lambda read: _update(spec, read)
     elif isinstance(spec.op, Op):
         raise GraphError(
-            f"{graph._names()[spec.id]!r} is one op, {spec.op.name}: there is nothing inside it"
+            f"{graph._names()[spec.id]!r} is one op, {spec.op.name}: it has no inner ops"
             f"\n  at {errors.here()}"
         )
     else:

@@ -1,4 +1,4 @@
-"""Who keeps memory alive: the program's names, and the graphs behind their tensors."""
+"""What keeps memory alive: the program's names, and the graphs of their tensors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LONG = 3  # steps that one graph spans from which on it looks like a leak
 
 
 class Owner:
-    """A tensor that keeps memory alive: its own, and what the graph behind it saved.
+    """A tensor that keeps memory alive: its own, and what its graph saved.
 
     ``steps`` are the steps that made the graph's nodes, as a range from 0. A step ends with a
     backward pass.
@@ -46,7 +46,7 @@ class Owner:
 
     @property
     def bytes(self) -> int:
-        """All that would be freed with it; what other names hold as their own is not counted."""
+        """Everything that would be freed with it; memory charged to other names is not counted."""
         return self.own + self.saved
 
     def __repr__(self) -> str:
@@ -74,7 +74,7 @@ def _growth(owner: Owner) -> str:
 
 
 class Owners:
-    """The owners of memory, largest first. Printing tells them, and what looks like a leak."""
+    """The owners of memory, largest first. Printing shows them, and possible leaks."""
 
     def __init__(self, found: list[Owner], total: int) -> None:
         self.found, self.total = found, total
@@ -95,7 +95,7 @@ class Owners:
 
     @property
     def leaks(self) -> list[str]:
-        """Containers whose tensors drag the graphs of past steps along."""
+        """Containers whose tensors keep the graphs of past steps alive."""
         groups: dict[str, list[Owner]] = defaultdict(list)
         for owner in self.found:
             for name in owner.names if owner.nodes else ():
@@ -126,7 +126,9 @@ class Owners:
 
 
 def owners(smallest: int = 0) -> Owners:
-    """Which names of the program keep how many bytes of tensors alive, with the graphs behind."""
+    """The names of the program and the bytes of tensors that each keeps alive, with their
+    graphs.
+    """
     if not isinstance(smallest, int):
         raise TypeError(
             "owners: the smallest number of bytes that is listed must be an int, not "

@@ -52,7 +52,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 class Pattern:
-    """A function over placeholders, and the ops it turned out to be made of."""
+    """A function over placeholders, and the ops that it consists of."""
 
     def __init__(self, function: Callable, known: Vocabulary | None = None) -> None:
         self.function = function
@@ -132,7 +132,7 @@ class Pattern:
         kind: Callable[[Any], Any],
         flows: Collection[Ref] = (),
     ) -> tuple[dict[str, Any], list[Any]] | None:
-        """What the placeholders stand for if the pattern ends at a value, and the values inside.
+        """The values of the placeholders if the pattern ends at a value, and the inner values.
 
         ``look(value)`` gives (op, args, attrs, index) or None at an end; ``kind(value)`` the shape
         and dtype; ``flows`` the values of a graph that a gradient can reach. The first look is at
@@ -247,7 +247,7 @@ def _has_no_history(found: Any, theirs: Any, flows: Collection[Ref]) -> bool:
 
 
 def _same_leaf(spec: Spec, found: Any, theirs: Any) -> bool:
-    """A tensor that the pattern brings along must be the one that the graph reads."""
+    """A tensor that the pattern itself contains must be the one that the graph reads."""
     mine = None if spec.leaf is None else spec.leaf.tensor
     other = theirs if isinstance(theirs, Tensor) else found[2] if found and not found[0] else None
     if not isinstance(mine, Tensor) or not isinstance(other, Tensor):
@@ -272,8 +272,8 @@ def _rewritten(graph: Graph, pattern: Callable, replacement: Callable) -> Graph:
     unknown = set(wanted) - set(known.names)
     if unknown:
         raise GraphError(
-            f"rewrite: the replacement takes {sorted(unknown)}, which the pattern has not: it has "
-            f"{known.names}\n  at {errors.here()}"
+            f"rewrite: the replacement takes {sorted(unknown)}, which the pattern does not define; "
+            f"its parameters are {known.names}\n  at {errors.here()}"
         )
     edit = Edit(graph, f"rewrite {known.title}")
     specs = graph._specs

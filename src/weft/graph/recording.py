@@ -43,13 +43,13 @@ from weft.graph.steps import RULES, Step, Taken
 from weft.graph.values import ArrayState, MemoryState, Values
 
 getframe, ref = sys._getframe, weakref.ref
-# The parts of a backward pass whose work is inside of its nodes.
+# The parts of a backward pass whose work is inside its nodes.
 LONG = 5000  # nodes of a block so long that garbage is collected in it after all
 UNHEARD = ("call_hooks", "post_hooks", "notice", "add", "deliver", "accumulate")
 
 
 class Recorder(Values, Listener):
-    """Turns what it hears into the records of a graph."""
+    """Turns events into the records of a graph."""
 
     def __init__(self, *, values: Any, profile: bool, home: Any, stop: Any = None) -> None:
         super().__init__(home)
@@ -134,7 +134,7 @@ class Recorder(Values, Listener):
         return found
 
     def _frozen(self) -> str:
-        """Why a repeated step would not be the program's, if so.
+        """Why a repeated step would differ from the program's, if so.
 
         Numbers that no op read as they were drawn: what came of them is a constant of the record.
         So is what Python made of a count that the step itself changes.
@@ -187,7 +187,8 @@ class Recorder(Values, Listener):
         return found
 
     def _outputs(self) -> tuple[Ref, ...]:
-        """What the block was for: where backward began, and the ends that the program holds.
+        """The outputs of the block: the roots of backward, and the final results that the program
+        references.
 
         A result is what an op of the block made, or wrote into a tensor that is new since the
         block began. It is held if the program can still reach it when the block ends: by a
@@ -198,7 +199,7 @@ class Recorder(Values, Listener):
         """
         roots = [r for p in self.passes if p.fills for r, _ in p.roots if r is not None]
         results = self._results()
-        # A view of a tensor that was written is derived anew, and takes nothing from its whole.
+        # A view of a tensor that was written is derived again, and takes nothing from its whole.
         later = [r for r in results if r.node not in self.implied]
         behind = self._behind([*roots, *later])
         ends = [r for r in results if r not in behind]
@@ -395,7 +396,7 @@ class Recorder(Values, Listener):
                                " with use_reentrant=True does")  # fmt: skip
         if work.records:
             return
-        # What hooks do is inside of their nodes, and so is what rules do on tensors.
+        # What hooks do is inside their nodes, and so is what rules do on tensors.
         for name in UNHEARD:
             setattr(work, name, self._unheard(getattr(work, name)))
         step, unheard = work.step, self._unheard(work.step)

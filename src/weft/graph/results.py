@@ -1,4 +1,4 @@
-"""What a block leaves behind: the tensors that the program can still reach when it has ended."""
+"""The results of a block: the tensors that the program can still reach when it has ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _MOST = 100  # longer lists of a program are not looked through
 def held_outside(
     tensors: Iterable[Any], nodes: Iterable[Any], leaves: Iterable[Tensor] = ()
 ) -> set[int]:
-    """Which tensors (given as weak references) somebody else than weft holds, by their id.
+    """The tensors (given as weak references) that the program, not only weft, references, by their
+    id.
 
     A view holds the tensor whose memory it shows, autograd's nodes hold some of what they read,
     and a parameter holds its gradient: a tensor that has no other holder is not a result of the
@@ -50,7 +51,7 @@ def _count_of_one() -> int:
     return _holders(Weak(probe))
 
 
-_UNHELD = _count_of_one() - 1  # what the count says of a tensor that nobody holds
+_UNHELD = _count_of_one() - 1  # the reference count of a tensor without other references
 
 
 def _held_by(node: Any) -> Iterator[int]:

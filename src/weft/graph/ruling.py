@@ -118,7 +118,7 @@ def _goes_by(op: Op, name: str, inplace: bool) -> bool:
 
 
 def _check_op(name: str, kind: str) -> None:
-    """Refuse a name that no op has, with those that are near."""
+    """Refuse an unknown op name, with similar names."""
     plain = name.removesuffix("_") or name
     known = {*REGISTRY, *map(title_of, REGISTRY)}
     if any(fnmatch.filter(known, n) for n in (name, plain)):
@@ -178,9 +178,9 @@ class _ThreadUses(threading.local):
 
 
 class Rules(Listener):
-    """Edits for all that runs in a block; they may be added and taken back at any time.
+    """Edits for everything that runs in a block; they can be added and removed at any time.
 
-    An op in place is edited as any other: what stands in for it gives the new value of its tensor.
+    An in-place op is edited as any other: what stands in for it gives the new value of its tensor.
 
     >>> import weft
     >>> rules = weft.graph.rules().replace("tanh", op="relu")
@@ -263,18 +263,18 @@ class Rules(Listener):
         unknown = set(inspect.signature(replacement).parameters) - set(known.names)
         if unknown:
             raise GraphError(
-                f"rules: the replacement takes {sorted(unknown)}, which the pattern has not"
+                f"rules: the replacement takes {sorted(unknown)}, which the pattern does not define"
                 f"\n  at {errors.here()}"
             )
         return self._with(_Rule("rewrite", replacement, {}, pattern=known))
 
     def undo(self) -> Rules:
-        """Take back the last rule."""
+        """Remove the last rule."""
         self._choice = _Choice(self._rules[:-1])
         return self
 
     def clear(self) -> Rules:
-        """Take back all rules."""
+        """Remove all rules."""
         self._choice = _Choice()
         return self
 
@@ -300,7 +300,7 @@ class Rules(Listener):
 
     def went_back(self, work: Any, roots: Any) -> None:
         if work.ends_step:
-            self._counts.clear()  # the next step counts its names anew
+            self._counts.clear()  # the next step counts its names again
             self._seen.first = ""
 
     def before(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:

@@ -372,7 +372,8 @@ class Execution:
         inputs = [self._kind_at(x) if x.__class__ is Ref else x for x in forward.args]
         if not isinstance(forward.op, Op) or forward.op.shape is None:
             raise GraphError(
-                f"{self._name(spec)!r} can't run: {self._name(forward)!r} was not run, but given"
+                f"{self._name(spec)!r} can't run: {self._name(forward)!r} was given as an input "
+                "and not run"
             )
         if list(forward.op.infer(*inputs, **forward.attrs)) != results:
             raise GraphError(

@@ -10,7 +10,7 @@ from weft.graph.spec import FORWARD, title_of
 
 
 class Select:
-    """Says of a node whether it is meant. ``&``, ``|`` and ``~`` combine selectors.
+    """Decides whether a node is selected. ``&``, ``|`` and ``~`` combine selectors.
 
     >>> import weft
     >>> x = weft.ones(2)
@@ -53,7 +53,7 @@ def select(
     kind: str | None = None,
     where: Callable[[Any], bool] | None = None,
 ) -> Select:
-    """The nodes that fit all that is given; ``*`` stands for anything in names.
+    """The nodes that match all given criteria; ``*`` matches anything in names.
 
     A selector goes wherever nodes are chosen: ``g.find(selector)``, ``record(values=selector)``,
     and ``where=selector`` of rules.

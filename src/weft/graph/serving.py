@@ -61,7 +61,7 @@ class Served:
 
     @property
     def url(self) -> str:
-        """The address; whoever has it can see and edit, so keep it to yourself."""
+        """The address; anyone who has it can see and edit, so keep it private."""
         return self._server.url
 
     @property
@@ -70,7 +70,7 @@ class Served:
         return self._server.closed.is_set()
 
     def close(self) -> None:
-        """Stop serving, and leave the program alone from now on."""
+        """Stop serving, and detach from the program."""
         self._server.close()
         close = getattr(self.source, "close", None)
         if close is not None:
@@ -135,7 +135,7 @@ def serve(
         server = Server(found, port, registered)
     except OSError as error:
         raise OSError(
-            f"graph.serve: port {port} can't be had ({error.strerror}); port=0 takes a free one"
+            f"graph.serve: port {port} is not available ({error.strerror}); port=0 takes a free one"
             f"\n  at {errors.here()}"
         ) from None
     served = Served(found, server)

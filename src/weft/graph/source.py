@@ -1,4 +1,4 @@
-"""A graph as Python: a module whose forward does what the graph does, op by op."""
+"""A graph as Python code: a module whose forward runs the graph's ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a graph knows of one node: plain, unchanging records that graphs share."""
+"""The record of one node: plain, immutable data that graphs share."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Leaf:
 
 
 class Call:
-    """Stands for an op where a node is a call of a Python function that weft can't look into."""
+    """Replaces an op where a node is a call of an opaque Python function."""
 
     multiple = False
     view = False

@@ -1,4 +1,4 @@
-"""What the values of an array look like, in a few numbers."""
+"""Summary statistics of an array."""
 
 from __future__ import annotations
 

@@ -19,9 +19,10 @@ RULES: dict[str, Any] = {}
 class Step:
     """The update of one parameter.
 
-    It reads the parameter, its gradient, its state and its counters, and gives them anew (but for
-    the gradient). Settings such as the learning rate are those of the optimizer, as they are when
-    the node runs, or as they were recorded if there is no optimizer, in a graph from a file.
+    It reads the parameter, its gradient, its state and its counters, and returns their new values
+    (except the gradient). Settings such as the learning rate are those of the optimizer, as they
+    are when the node runs, or as they were recorded if there is no optimizer, in a graph from a
+    file.
     """
 
     multiple, view = True, False

@@ -1,4 +1,4 @@
-"""A module of the program as one unit of a graph: to look at, cut out, replace or remove."""
+"""A module of the program as one unit of a graph: to inspect, extract, replace or remove."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ModuleCall:
-    """One call of a module: what it read from outside, and what others read of it."""
+    """One call of a module: its inputs from outside, and its results that others read."""
 
     def __init__(self, graph: Graph, specs: list[Spec]) -> None:
         self.specs = specs
@@ -96,7 +96,7 @@ class Unit:
         return part
 
     def replace(self, function: Any) -> Graph:
-        """Another function or module in the place of this one, on the same inputs."""
+        """Another function or module instead of this one, on the same inputs."""
         function = function_of(function)
         edit = Edit(self.graph, f"replace {self.path} by {called(function)}")
         for call in self.calls:
@@ -109,7 +109,7 @@ class Unit:
         return edit.done()
 
     def remove(self) -> Graph:
-        """The graph without the module: what it read goes to those who read its result."""
+        """The graph without the module: its input goes to the readers of its result."""
         edit = Edit(self.graph, f"remove {self.path}")
         for call in self.calls:
             if len(call.outputs) != 1 or not call.inputs:

@@ -2,7 +2,7 @@
 
 A tensor's value is known by its array (tensors that share an array share the value) and by the
 writes to its memory so far. A write to a part makes a new value of the whole; other views of that
-memory are derived anew from it when they are read next. So a record has no in-place ops left.
+memory are derived again from it when they are read next. So a record has no in-place ops left.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ from weft.graph.spec import (
 getframe, ref = sys._getframe, weakref.ref
 
 
-# Packages whose functions make something of the numbers that they read, which nobody sees who calls
-# them: a shape, a slice, an error.
+# Packages whose functions read numbers only internally, for a shape, a slice, an error.
 DECIDING = ("weft.operators.", "weft.nn.")
 
 
@@ -88,7 +87,7 @@ class ArrayState:
 
 
 class Values:
-    """Knows which value every tensor of a program has, and what was written where."""
+    """Tracks the value of every tensor of a program, and all writes."""
 
     def __init__(self, home: Any) -> None:
         self.home = home
@@ -273,7 +272,7 @@ class Values:
         return place
 
     def _update(self, place: ArrayState) -> Ref:
-        """The value of a place, derived anew if its memory was written to since."""
+        """The value of a place, derived again if its memory was written to since."""
         root = place.root
         if place.version != root.version:
             place.value = self._follow(root, place.chain)

@@ -1,4 +1,4 @@
-"""What must hold of every graph. Each rule looks at one kind of node and says what is wrong."""
+"""The invariants of every graph. Each rule checks one kind of node and returns what is wrong."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def verify(graph: Graph) -> None:
     seen = _VerifiedNodes()
     for id, spec in graph._specs.items():
         for reason in chain(_reading(spec, seen), _rule(spec)(spec, seen)):
-            raise GraphError(f"the node {graph._names()[id]!r} of the graph is wrong: {reason}")
+            raise GraphError(f"the node {graph._names()[id]!r} of the graph is invalid: {reason}")
         if spec.id != id:
             raise GraphError(f"the node {id} of the graph has the number {spec.id}")
         seen[id] = spec
     for reason in _ends(graph):
-        raise GraphError(f"the graph is wrong: {reason}")
+        raise GraphError(f"the graph is invalid: {reason}")
 
 
 class _VerifiedNodes(dict[Any, Spec]):

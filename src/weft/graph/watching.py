@@ -1,4 +1,6 @@
-"""Following a training: when and where the graph of a step is not the graph of the step before."""
+"""Watching a training: when and where the graph of a step differs from that of the previous
+step.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ class StepChange:
 
 
 class Watch:
-    """Tells when the structure of the steps changes. A step is a backward pass of this thread."""
+    """Reports when the structure of the steps changes. A step is a backward pass of this thread."""
 
     def __init__(self, tell: Callable[[StepChange], Any] | None = None, keep: int = 100) -> None:
         self.tell, self.keep = tell, keep
@@ -57,11 +59,11 @@ class Watch:
             self.stop()
 
     def start(self) -> Watch:
-        """Begin to follow, until ``stop``."""
+        """Start watching, until ``stop``."""
         return self.__enter__()
 
     def stop(self) -> None:
-        """Follow no longer; what was found stays."""
+        """Stop watching; the findings are kept."""
         self._entered = 0
         if self in WATCHERS:
             WATCHERS.remove(self)

@@ -1,4 +1,4 @@
-"""A graph as plain data: what the page draws and what ``to_json`` gives.
+"""A graph as plain data, for the page and for ``to_json``.
 
 A graph may have a hundred thousand nodes, most of them alike. So each node is written as JSON text
 right away, and what nodes share (a line, a shape, a call stack) is worked out once.
@@ -29,7 +29,7 @@ AROUND = 3  # lines of source that are told before and after a node's own
 
 
 def document(graphs: Any, title: str = "weft graph", first_step: int = 0) -> dict[str, Any]:
-    """One graph, or one for each step, as plain data: what the page draws and ``to_json`` gives."""
+    """One graph, or one for each step, as plain data, for the page and for ``to_json``."""
     return json.loads(document_text(graphs, title, first_step))
 
 

@@ -99,7 +99,7 @@ class RandomAccessFile:
     def read(self, at: int, size: int) -> bytes:
         """Exactly these bytes; short files are refused before memory is taken."""
         if at < 0 or size < 0 or at + size > self.size:
-            raise damaged(f"it ends at byte {self.size}, before byte {at + size} that it speaks of")
+            raise damaged(f"it ends at byte {self.size}, before byte {at + size} that it refers to")
         self.file.seek(self.base + at)
         data = self.file.read(size)
         if len(data) != size:
@@ -109,7 +109,7 @@ class RandomAccessFile:
     def array(self, at: int, size: int) -> np.ndarray:
         """These bytes in memory of their own."""
         if at < 0 or size < 0 or at + size > self.size:
-            raise damaged(f"it ends at byte {self.size}, before byte {at + size} that it speaks of")
+            raise damaged(f"it ends at byte {self.size}, before byte {at + size} that it refers to")
         memory = np.empty(size, np.uint8)
         into = getattr(self.file, "readinto", None)
         if into is None:
@@ -157,7 +157,7 @@ class Reader:
         self.source = source
         start, length, count = self._find_directory()
         self.entries = self._parse(source.read(start, length), count, start)
-        # PyTorch can be told to leave out checksums; it writes zeros then.
+        # PyTorch can omit checksums; it writes zeros then.
         self.with_crc = any(e.crc for e in self.entries.values())
         for name in self.entries:
             if name.startswith("data/"):
@@ -165,7 +165,7 @@ class Reader:
             elif name != "data.pkl":
                 self.read(
                     name
-                )  # small ones that say what the file is; nobody else would check them
+                )  # small ones that describe the file, which are not checked elsewhere
 
     def _find_directory(self) -> tuple[int, int, int]:
         source = self.source
@@ -177,7 +177,7 @@ class Reader:
         end = source.size - tail + found
         _, disk, first, here, count, length, start, comment = _END.unpack_from(data, found)
         if found + _END.size + comment != len(data):
-            raise damaged("there are bytes behind its end")
+            raise damaged("there are trailing bytes after its end")
         if end >= _LOCATOR64.size:
             locator = source.read(end - _LOCATOR64.size, _LOCATOR64.size)
             if locator[:4] == b"PK\6\7":
@@ -210,7 +210,7 @@ class Reader:
             label, extra = data[at : at + n_label], data[at + n_label : at + n_label + n_extra]
             at += n_label + n_extra + n_note
             if signature != b"PK\1\2" or at > len(data):
-                raise damaged("its directory makes no sense")
+                raise damaged("its central directory is malformed")
             size, packed, place = _large_sizes(extra, size, packed, place)
             if flags & _ENCRYPTED:
                 raise damaged(f"record {label!r} is encrypted")
@@ -246,7 +246,7 @@ class Reader:
             raise damaged(f"record {name!r} is not where the directory says")
         start = entry.place + _LOCAL.size + n_label + n_extra
         if start + entry.size > entry.limit:
-            raise damaged(f"record {name!r} runs into the one behind it")
+            raise damaged(f"record {name!r} overlaps the next record")
         return start, entry
 
     def read(self, name: str) -> bytes:

@@ -55,7 +55,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
                 _lock(number)
                 temporary = _give_name(file, target, held)
             if fcntl is not None:
-                os.replace(temporary, target)  # while the lock says that somebody is at it
+                os.replace(temporary, target)  # while the lock is held by another save
         if fcntl is None:
             os.replace(temporary, target)  # this system replaces no open file
     except BaseException:
@@ -67,7 +67,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def flush(file: Any) -> None:
-    """Let those who read a file by its name see what was written to this file object."""
+    """Make the data written to this file object visible to readers of the file's path."""
     own = getattr(file, "flush", None)
     if own is not None:
         own()
@@ -152,7 +152,9 @@ def _lock(number: int) -> None:
 
 
 def _remove_left(target: str) -> None:
-    """Remove what killed saves to the same target have left: our own files that nobody writes."""
+    """Remove temporary files left by killed saves to the same target, if they are no longer being
+    written.
+    """
     if fcntl is None:
         return
     start = os.path.basename(_passing(target))
@@ -168,7 +170,7 @@ def _remove_unlocked(name: str) -> None:
     try:
         facts = os.fstat(number)
         if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid():
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if somebody writes it
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if it is being written
             os.unlink(name)
     finally:
         os.close(number)

@@ -126,7 +126,7 @@ def _part(content: Any, key: str | None) -> dict[str, Any]:
         )
     wrong = [name for name in content if not isinstance(name, str)]
     if wrong:
-        raise ConversionError(f"safetensors have texts as names, not {wrong[0]!r}")
+        raise ConversionError(f"safetensors have strings as names, not {wrong[0]!r}")
     return content
 
 

@@ -87,7 +87,7 @@ def _printable(text: str) -> str:
 
 
 def describe(path: str | os.PathLike[str]) -> Description:
-    """Say what is in a file; its kind is told by its content."""
+    """A report on the contents of a file, whose kind is recognised by its content."""
     name = os.fspath(path)
     if os.path.isdir(name):
         raise IsADirectoryError(21, "Is a folder, not a file", name)
@@ -209,7 +209,7 @@ def _checkpoint(name: str, file: BinaryIO, size: int, zipped: bool) -> Descripti
 def _foreign(
     name: str, file: BinaryIO, found: Description, error: pickle.UnpicklingError
 ) -> Description:
-    """A pickle that asks for more than data; what it asks for can be said without running it."""
+    """A pickle that refers to more than data; the names can be listed without running it."""
     from weft import serialization
 
     file.seek(0)

@@ -142,7 +142,7 @@ def _typed(storage: UntypedStorage, dtype: dt.dtype | None) -> Any:
 
 def _swap(memory: np.ndarray, dtype: dt.dtype | None) -> None:
     if dtype is None:
-        raise RuntimeError("bytes of unknown type from a machine of another byte order")
+        raise RuntimeError("bytes of unknown dtype from a machine of the opposite byte order")
     if memory.size % dtype.itemsize:
         raise damaged(f"a storage of {memory.size} bytes can't hold elements of {dtype}")
     swap_bytes(memory, dtype)
@@ -198,7 +198,7 @@ def _read_archive(
     data = reader.read("data.pkl")
     found, end = run(data, persistent_load, 0)
     if end != len(data):
-        raise damaged("there are bytes behind the end of its pickle")
+        raise damaged("there are trailing bytes after its pickle")
     return found
 
 
@@ -256,7 +256,9 @@ def _read_legacy(source: RandomAccessFile, map_location: Any, run: Run) -> Any:
             f"({rebuild.shown(magic)}, {rebuild.shown(version)})"
         )
     if system.get("little_endian", True) is not (sys.byteorder == "little"):
-        raise RuntimeError("the file is in the older format, from a machine of another byte order")
+        raise RuntimeError(
+            "the file is in the older format, from a machine of the opposite byte order"
+        )
     found, at = run(data, persistent_load, at)
     keys, at = run(data, _nothing_outside, at)
     keys = list(map(_text, keys)) if isinstance(keys, list) else keys
@@ -307,7 +309,7 @@ def _is_text(value: Any, text: str) -> bool:
 
 
 def _nothing_outside(found: Any) -> Any:
-    raise damaged("there is a reference to a storage where none can be")
+    raise damaged("there is a reference to a storage where none is allowed")
 
 
 def _fill(data: bytes, at: int, key: str, memory: np.ndarray, dtype: dt.dtype | None) -> int:

@@ -21,7 +21,7 @@ DTYPES = (
 )  # fmt: skip
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _EXTERNAL = 1  # TensorProto.DataLocation
-_DEEPEST = 16  # graphs inside of nodes inside of graphs
+_DEEPEST = 16  # graphs inside nodes inside graphs
 
 
 class NotOnnx(ValueError):
@@ -125,13 +125,13 @@ def _by_number(data: memoryview) -> dict[int, Any]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, (memoryview, bytes)):
-        raise NotOnnx("a number where a text belongs")
+        raise NotOnnx("a number where a string belongs")
     return bytes(value).decode("utf-8", "replace")
 
 
 def _whole(value: Any) -> int:
     if not isinstance(value, int):
-        raise NotOnnx("a text where a number belongs")
+        raise NotOnnx("a string where a number belongs")
     return value - (1 << 64) if value >= 1 << 63 else value
 
 

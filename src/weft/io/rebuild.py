@@ -84,19 +84,19 @@ class Pending:
 def _storage_of(storage: Any, dtype: Any) -> tuple[np.ndarray, dt.dtype]:
     if not isinstance(storage, (TypedStorage, UntypedStorage)):
         raise RuntimeError(
-            f"a tensor in the file lies on a {type(storage).__name__}, not a storage"
+            f"a tensor in the file has as its storage a {type(storage).__name__}, not a storage"
         )
     chosen = dtype if dtype is not None else getattr(storage, "dtype", dt.uint8)
     if not isinstance(chosen, dt.dtype):
         raise RuntimeError(f"a tensor in the file has {shown(chosen)} as its dtype")
     if chosen is dt.bool_ and getattr(storage, "dtype", None) is not dt.bool_:
         # Only the bytes of a storage of bools are known to be zeros and ones.
-        raise RuntimeError("a tensor of bools in the file lies on a storage of another type")
+        raise RuntimeError("a bool tensor in the file has a storage of another dtype")
     return storage._bytes(), chosen
 
 
 def _changed(storage: Any, kind: dt.dtype, metadata: Any) -> np.ndarray | None:
-    """The bytes that a tensor marked as conjugated or negated lies on, or None for no mark."""
+    """The bytes of a tensor marked as conjugated or negated, or None without a mark."""
     if not isinstance(metadata, dict):
         return None
     marks = metadata.get("conj", False), metadata.get("neg", False)
@@ -113,7 +113,9 @@ def _changed(storage: Any, kind: dt.dtype, metadata: Any) -> np.ndarray | None:
         raise RuntimeError("a tensor of bools in the file is marked as conjugated or negated")
     untyped = storage.untyped()
     if not hasattr(untyped, "_pending"):
-        raise RuntimeError("a conjugated or negated tensor in the file lies on part of a storage")
+        raise RuntimeError(
+            "a conjugated or negated tensor in the file covers only part of its storage"
+        )
     if untyped._pending is None:
         untyped._pending = Pending(untyped._bytes())
     return untyped._pending.copy(kind, *marks)
@@ -123,7 +125,7 @@ def tensor_on(
     storage: Any, offset: Any, size: Any, stride: Any, dtype: dt.dtype | None = None,
     metadata: Any = None,
 ) -> Tensor:  # fmt: skip
-    """A tensor on a storage; one that would reach outside of it is refused."""
+    """A tensor on a storage; one that would reach outside it is refused."""
     memory, kind = _storage_of(storage, dtype)
     shape, steps = integers(size, "shape"), integers(stride, "strides")
     (start,) = integers((offset,), "offset")
@@ -148,7 +150,7 @@ def tensor_on(
     strides = tuple(s * width if n > 1 else width for n, s in zip(shape, steps, strict=True))
     made = over_bytes(memory, kind.np, shape, strides, start * width)
     if not isinstance(made, DeviceArray) and not made.flags.aligned:
-        raise RuntimeError(f"a tensor in the file of dtype {kind} lies at an odd place in memory")
+        raise RuntimeError(f"a tensor in the file of dtype {kind} is misaligned in memory")
     return wrap(made)
 
 
@@ -266,7 +268,7 @@ def attributes(state: Any) -> list[tuple[Any, Any]]:
 def _is_protocol(name: str) -> bool:
     """Names by which Python, NumPy and others ask an object for what it can do.
 
-    ``__array_interface__`` and its like say where memory lies, ``_as_parameter_`` is for ctypes.
+    ``__array_interface__`` and similar ones describe memory, ``_as_parameter_`` is for ctypes.
     """
     return name.startswith("__") or (name.startswith("_") and name.endswith("_"))
 
@@ -418,4 +420,4 @@ def storage_dtype(kind: Any) -> dt.dtype | None:
         return kind.dtype
     if isinstance(kind, type) and issubclass(kind, (TypedStorage, UntypedStorage)):
         return next((dt.BY_NAME[d] for d, n in STORAGE_NAMES.items() if LEGACY[n] is kind), None)
-    raise RuntimeError(f"the file speaks of a storage of type {shown(kind)}")
+    raise RuntimeError(f"the file refers to a storage of type {shown(kind)}")

@@ -262,7 +262,7 @@ class Machine:
         start = self.at
         if size < 0 or start + size > len(self.data):
             raise pickle.UnpicklingError(
-                f"the pickle is cut off: it speaks of {size} bytes at byte {start}, but has "
+                f"the pickle is cut off: it refers to {size} bytes at byte {start}, but has "
                 f"{len(self.data)}"
             )
         self.at = start + size
@@ -295,8 +295,8 @@ class Machine:
         self.work -= amount
         if self.work < 0:
             raise pickle.UnpicklingError(
-                "the pickle asks for much more work than its length justifies; it was made to "
-                "keep a machine busy"
+                "the pickle asks for much more work than its length justifies: it looks like a "
+                "denial-of-service attack"
             )
 
     def _nest(self, container: Any, items: Iterable[Any]) -> None:
@@ -382,7 +382,7 @@ class Machine:
         self.stack.append(self._take(self._number(width)))
 
     def _old_string(self, width: int) -> None:
-        # Python 2's, which were text or bytes; the one who loads them knows.
+        # Python 2's, which were text or bytes; the caller knows which.
         found = self._take(self._number(width, signed=width == 4))
         self.stack.append(found if self.encoding == "bytes" else found.decode(self.encoding))
 
@@ -442,7 +442,9 @@ class Machine:
 
     def _get(self, index: int) -> None:
         if index not in self.memo:
-            raise pickle.UnpicklingError(f"the pickle recalls value {index}, which it never made")
+            raise pickle.UnpicklingError(
+                f"the pickle reads memo entry {index}, which it never stored"
+            )
         self.stack.append(self.memo[index])
 
     # --- names and objects ---
@@ -563,7 +565,7 @@ class Machine:
 
 
 def _same_method(thing: Any, known: Any) -> bool:
-    # A method is bound anew each time that it is looked up.
+    # A method is bound again each time that it is looked up.
     kind = type(thing)
     return kind in (MethodType, BuiltinMethodType) and type(known) is kind and thing == known
 

@@ -39,7 +39,8 @@ def reduce_tensor(tensor: Any) -> tuple[Any, ...]:
     assert memory is not None
     form = shared.form_of(array, shared.all_of(memory))
     handle = reduction.DupFd(memory.number)
-    # A small tensor takes its numbers along, for a reader who comes when the sender has ended.
+    # A small tensor carries its numbers along, for a receiver that reads after the sender has
+    # ended.
     data = bytes(memory) if len(memory) <= _SMALL else None
     size = len(memory)
     return rebuild_tensor, (type(tensor), handle, size, form, tensor.requires_grad, data)

@@ -1,14 +1,14 @@
 """The contract of kernels: ``plan(kernel, arrays, attrs) -> Job``, which never allocates.
 
 A kernel is an ordinary function of arrays. It asks ``weft.native.memory.buffers`` for memory and
-calls compiled loops and oneDNN; it reads no values. So recording one run shows all that it
-does to arrays of these shapes, types and strides: a list of native calls whose arguments are
-numbers or places in the inputs, the results, and scratch memory. That list is a ``Job``. It runs on
-any addresses, in one native call, without Python.
+calls compiled loops and oneDNN; it reads no values. So recording one run shows everything that it
+does to arrays of these shapes, dtypes and strides: a list of native calls whose arguments are
+numbers or offsets in the inputs, the results, and scratch memory. That list is a ``Job``. It runs
+on any addresses, in one native call, without Python.
 
-A kernel that does something else with values (a NumPy function, a branch) is found out: a place
-that is neither an input nor allocated here can't be named, and the plan is refused. The tests run
-the job of every kernel on other values than those it was planned with.
+A kernel that does something else with values (a NumPy function, a branch) is detected: memory that
+is neither an input nor allocated here has no offset, and the plan is refused. The tests run the job
+of every kernel on values that differ from those it was planned with.
 """
 
 from __future__ import annotations
@@ -65,13 +65,14 @@ class NativeCall:
 
 @dataclass
 class Job:
-    """What a kernel does to arrays of certain shapes, types and strides, on any addresses.
+    """The native calls of a kernel for arrays of certain shapes, dtypes and strides, on any
+    addresses.
 
     Buffers are numbered: first the inputs (the address of each is that of its first element), then
     the memory of results (``results`` of them, with their sizes in bytes), then the scratch memory,
-    which is one block. Whoever runs a job chooses all addresses; those of results and of the
+    which is one block. The caller of a job chooses all addresses; those of results and of the
     scratch are multiples of ``ALIGN``. A result may be a view of an input. An output that is None
-    is a gradient that nobody wants.
+    is a gradient that is not needed.
     """
 
     inputs: int
@@ -80,8 +81,8 @@ class Job:
     outputs: tuple[ResultView | None, ...]
     single: bool
     calls: list[NativeCall]
-    flags: tuple[Address, ...]  # words that are not zero after a run whose results can't be used
-    # Pairs of an output and an input that may be one memory: the output is written over the input.
+    flags: tuple[Address, ...]  # words that are nonzero after a run whose results are invalid
+    # Pairs of an output and an input that may share memory: the output is written over the input.
     aliases: tuple[tuple[int, int], ...] = ()
     keep: list[Any] = field(default_factory=list)  # constants that calls point at
     _blocks: list[Any] = field(default_factory=list)
@@ -93,7 +94,7 @@ class Job:
         self._turn = threading.Lock() if shared else contextlib.nullcontext()
 
     def _prepare(self) -> None:
-        """What a run takes; whoever makes other use of the calls does without."""
+        """Prepare what a run needs; other users of the calls do without."""
         words: list[int] = []
         moves: list[int] = []
         table: list[int] = []
@@ -131,7 +132,7 @@ class Job:
         self._blocks.append(words)
 
     def __call__(self, *arrays: ndarray | None) -> Any:
-        """The kernel on arrays like those that it was planned for, in new memory."""
+        """Run the kernel on arrays like those that it was planned for, in new memory."""
         held = [np.empty(max(n, 1) + ALIGN, np.uint8) for n in (*self.results, self.scratch)]
         pointers = [0 if a is None else pointer(a) for a in arrays]
         pointers += [-(-pointer(h) // ALIGN) * ALIGN for h in held]
@@ -143,7 +144,7 @@ class Job:
 
 
 class _Memory:
-    """An array's memory, to be seen as another array."""
+    """An array's memory, to be viewed as another array."""
 
     def __init__(self, address: int, view: ResultView, holder: Any) -> None:
         self.holder = holder
@@ -179,7 +180,7 @@ def _bounds(a: ndarray) -> tuple[int, int]:
 
 
 class _Recording:
-    """What is noted while a kernel runs, instead of what it would do."""
+    """The recording of a kernel's run: calls are recorded instead of executed."""
 
     def __init__(self, arrays: tuple[Any, ...]) -> None:
         self.inputs = len(arrays)
@@ -228,7 +229,7 @@ class _Recording:
         self.flags += [Address(place.buffer, place.offset + 8 * k) for k in range(flag.size)]
 
     def place(self, value: Any) -> int | Address:
-        """What an array or an address points to: a place in a buffer, or a constant's address."""
+        """The target of an array or an address: an offset in a buffer, or a constant's address."""
         if value is None:
             return 0
         address = pointer(value) if isinstance(value, ndarray) else int(value)
@@ -241,7 +242,7 @@ class _Recording:
             if low == address == high and low:
                 return 0  # memory of no size
         if isinstance(value, ndarray) and value.dtype.kind in "iu":
-            self.constant(value)  # a table of places: kernels make those of nothing but sizes
+            self.constant(value)  # an index table: kernels compute those from sizes alone
         for start, array in self.constants.items():
             if start <= address < start + array.nbytes:
                 return address
@@ -307,7 +308,7 @@ def plan(kernel: Callable, arrays: tuple[Any, ...], attrs: dict[str, Any] | None
         raise Unplannable("kernels run in Python")
     found, thread = _Recording(arrays), get_ident()
     if thread in buffers.PLANNERS:
-        raise Unplannable("a plan inside of another one")
+        raise Unplannable("a plan inside another plan")
     buffers.PLANNERS[thread], entry.LISTENERS[thread] = found, found.told
     with _COUNTING:
         entry.WATCHED.value += 1
@@ -340,9 +341,9 @@ def _finished(found: _Recording, results: Any) -> Job:
             continue
         place = found.place(result) if result.size else Address(0, 0)
         if not isinstance(place, Address):
-            raise Unplannable("a result without memory of its own")
+            raise Unplannable("a result that does not own its memory")
         views.append(ResultView(place, result.shape, result.strides, result.dtype))
-    # Buffers are numbered anew: inputs, results, and all others as places in one block of scratch.
+    # Buffers are renumbered: inputs, results, and all others as offsets in one block of scratch.
     inputs, scratch = found.inputs, 0
     sizes: list[int] = []
     moved: dict[int, Address] = {k: Address(k, 0) for k in range(inputs)}
@@ -386,7 +387,7 @@ def _aliases(found: _Recording, views: list[ResultView | None]) -> tuple[tuple[i
 
 
 def driving(name: str) -> str:
-    """LLVM code of a function that puts addresses into the words of calls and makes the calls.
+    """LLVM IR of a function that puts addresses into the words of calls and makes the calls.
 
     Moves are triples (word, buffer, offset), calls are pairs (function, first word).
     """
@@ -452,8 +453,8 @@ define void @weft_fill(ptr %args) {
 
 
 def _forwarding(name: str, result: str, *kinds: str) -> str:
-    """LLVM code that calls a function with words as arguments; the last word is where to put
-    what it returns, unless that is nothing or zero.
+    """LLVM IR that calls a function with words as arguments; the last word is where to put what it
+    returns, unless that is nothing or zero.
     """
     lines = [f"define void @weft_{name}(ptr %args) {{", "entry:", "  %f = load ptr, ptr %args"]
     given = []

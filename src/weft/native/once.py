@@ -46,8 +46,8 @@ def once(function: Callable[..., R]) -> functools._lru_cache_wrapper[R]:
 class lazy(Generic[R]):
     """A property that is worked out once for each object, under the lock.
 
-    (``functools.cached_property`` has a lock of its own in Python 3.11, which a fork may catch in
-    the hands of another thread.)
+    (``functools.cached_property`` has its own lock in Python 3.11, which another thread may hold at
+    a fork.)
     """
 
     def __init__(self, function: Callable[[Any], R]) -> None:
@@ -66,7 +66,7 @@ class lazy(Generic[R]):
         if instance is None:
             return self
         with LOCK:
-            known = instance.__dict__  # which is asked before this is, from the second time on
+            known = instance.__dict__  # which takes precedence from the second access on
             if self.name not in known:
                 known[self.name] = self.function(instance)
             return known[self.name]

@@ -11,9 +11,9 @@ from typing import Any
 from weft.native.once import LOCK, once
 
 _count, _asked = [0], [0]
-MOST = 1024  # threads; OpenMP ends the process where it can't make as many as it is told to
+MOST = 1024  # threads; OpenMP aborts the process if it can't create as many as requested
 CELL = ctypes.c_int64(1)  # the same number, for compiled code
-# What to forget when the number of threads changes.
+# Callbacks that drop cached state when the number of threads changes.
 ON_CHANGE: list[Callable[[], None]] = []
 
 
@@ -27,13 +27,13 @@ def cores() -> int:
 
 @once
 def library() -> Any:
-    """libgomp, or None where there is none: then all is done in one thread."""
+    """libgomp, or None if it is missing: then everything runs in one thread."""
     if os.environ.get("WEFT_OPENMP") == "off":
         return None
     for name in ("libgomp.so.1", ctypes.util.find_library("gomp")):
         if name:
             try:
-                # Never unloaded: its waiting threads would lose the ground under their feet.
+                # Never unloaded: its waiting threads would crash.
                 return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL | getattr(os, "RTLD_NODELETE", 0))
             except OSError:
                 continue
@@ -46,7 +46,7 @@ def available() -> bool:
 
 
 def symbols() -> dict[str, int]:
-    """What compiled code calls in the library, by address."""
+    """The functions of the library that compiled code calls, by address."""
     if library() is None:
         return {}
     names = ("GOMP_parallel", "GOMP_barrier", "omp_get_thread_num", "omp_get_num_threads")
@@ -65,7 +65,7 @@ def count() -> int:
 
 
 def asked() -> int:
-    """How many threads were asked for, which may be more than are of use."""
+    """The requested number of threads, which may exceed the useful one."""
     return max(_asked[0], count())
 
 
@@ -146,7 +146,7 @@ def how_many(over: int, grain: int) -> int:
 
 
 def _in_child() -> None:
-    # The pool's threads did not come along; a team of one needs none.
+    # The pool's threads don't exist in the child; a team of one needs none.
     for forget in ON_CHANGE:
         forget()
     _count[0] = CELL.value = _asked[0] = 1

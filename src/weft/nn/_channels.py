@@ -177,7 +177,7 @@ class Channels:
     def _permute(self, spec: Spec, refs: list[Any]) -> None:
         x, out = refs[0], Ref(spec.id)
         rank = len(self._shape(x))
-        # Where each dimension went, told by a run on an array of distinct lengths.
+        # The destination of each dimension, found by a run on an array of distinct lengths.
         probe = np.empty(tuple(range(2, rank + 2)), np.bool_)
         moved = spec.op.reference(probe, **spec.attrs).shape
         for k, size in enumerate(moved):

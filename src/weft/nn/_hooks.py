@@ -27,7 +27,7 @@ _global_module_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
 _global_parameter_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
 
 # Where the hooks of all modules are looked up: ``weft.nn.module``, once that is imported. Programs
-# for PyTorch reset them by binding its names anew.
+# for PyTorch reset them by binding its names again.
 HOME: Any = sys.modules[__name__]
 
 
@@ -50,7 +50,7 @@ class _HookHandle(RemovableHandle):
         for note in self.notes:
             note.pop(self.id, None)
 
-    # A copy belongs to the copied module's hooks, so those go along in place of the reference.
+    # A copy belongs to the copied module's hooks, so those go along instead of the reference.
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "hooks_dict_ref": self.hooks_dict_ref()}
 
@@ -94,7 +94,7 @@ def add(
 class HookMethods:
     """What a module offers for hooks on its calls and their backward."""
 
-    # Whether this module ever had a hook: what each call looks at, in place of four dicts.
+    # Whether this module ever had a hook: what each call looks at, instead of four dicts.
     _hooked = False
     # The dicts are made by Module.
     _forward_hooks: OrderedDict[int, Callable]
@@ -305,7 +305,9 @@ def _old_hook(module: Any, hook: Callable) -> Callable:
 
 
 class _Call:
-    """How far one call of a module got: what its hooks are told, and which have been called."""
+    """The progress of one call of a module: the arguments of its hooks, and those already
+    called.
+    """
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.args, self.kwargs = args, kwargs
@@ -450,7 +452,7 @@ def _through_identity(
 
 @functools.cache
 def _identities() -> tuple[Any, Any]:
-    """Functions that give back their inputs: without and with zeros for missing gradients."""
+    """Functions that return their inputs: without and with zeros for missing gradients."""
     from weft.autograd.function import Function
 
     class BackwardHookFunction(Function):

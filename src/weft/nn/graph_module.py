@@ -43,7 +43,7 @@ class Held(Module):
 class RecordedModule(Held):
     """Runs a graph on inputs; parameters are those of the graph's model, the very same tensors.
 
-    Random numbers are drawn anew in each call. In training mode buffers are written as the program
+    Random numbers are drawn again in each call. In training mode buffers are written as the program
     wrote them.
     """
 

@@ -271,7 +271,7 @@ class Module(HookMethods, StateMethods, TreeMethods):
             raise KeyError(f"attribute '{name}' already exists")
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Give the module a parameter, or None in the place of one."""
+        """Give the module a parameter, or None instead of one."""
         if "_parameters" not in self.__dict__:
             raise AttributeError("cannot assign parameter before Module.__init__() call")
         self._check_name("parameter", name, self._parameters)

@@ -184,7 +184,7 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
-        """The module with this class in the place of every batch normalisation in it."""
+        """The module with this class instead of every batch normalisation in it."""
         made = module
         if isinstance(module, _BatchNorm):
             made = cls(

@@ -108,7 +108,7 @@ class RNNBase(Module):
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
     def flatten_parameters(self) -> None:
-        """Nothing to do: weights need not lie side by side here."""
+        """Nothing to do: weights need not be adjacent in memory here."""
 
     def reset_parameters(self) -> None:
         """Draw the starting values."""

@@ -125,7 +125,7 @@ def resize(
 
 
 def _forget_directions(optimizers: list[Any]) -> None:
-    """Let LBFGS start anew: its history is of vectors over all parameters as they were."""
+    """Let LBFGS start over: its history is of vectors over all parameters as they were."""
     for optimizer in optimizers:
         for state in optimizer.state.values():
             if isinstance(state, dict) and {"old_dirs", "prev_flat_grad"} & state.keys():

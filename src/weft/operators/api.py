@@ -114,7 +114,7 @@ NUMPY_NAMES = {
 
 
 def rename_numpy_names(function: Callable, kwargs: dict[str, Any]) -> bool:
-    """Put a function's own names in the place of NumPy's; whether there were any."""
+    """Replace NumPy's names by a function's own; returns whether there were any."""
     found = [name for name in kwargs if name in NUMPY_NAMES]
     if found:
         own = inspect.signature(function).parameters
@@ -193,7 +193,7 @@ def _fill_expanded(self: Tensor, name: str, function: Callable, args: Any, kwarg
 
 
 def _is_followed() -> bool:
-    """Whether a compiled region listens, and nobody else."""
+    """Whether a compiled region is the only listener."""
     found = MODES.now.recorders
     return len(found) == 1 and found[0].follows
 

@@ -853,7 +853,7 @@ def slice_scatter(
     end: int | None = None,
     step: int = 1,
 ) -> Tensor:
-    """A copy with a stretch along a dimension replaced."""
+    """A copy with a slice along a dimension replaced."""
     d = api.wrap_dim(dim, input._a.ndim)
     part = slice(start, end, step)
     return _placed(slice_scatter_op, input, src, _chain(slice_op, index=(*(FULL,) * d, part)))

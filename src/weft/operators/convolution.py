@@ -44,7 +44,7 @@ def _convolution(
 ) -> np.ndarray:
     y = kernels.convolution(x, w, stride, padding, dilation, groups)
     if extent is not None and y.shape[2:] != extent:
-        # The transpose may have been told to leave out the last places.
+        # The transpose may be cropped.
         corner: Any = (..., *(slice(n) for n in extent))
         y = np.ascontiguousarray(y[corner])
     return _with_bias(y, bias)

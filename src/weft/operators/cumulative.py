@@ -22,7 +22,7 @@ from weft.operators.views import cat_op, reshape_op, slice_op, zeros_of
 
 
 def along(dim: int, start: Any = None, stop: Any = None, step: Any = None) -> tuple[Any, ...]:
-    """A basic index that takes a stretch of one dimension."""
+    """A basic index that selects a range of one dimension."""
     return (slice(None),) * dim + (slice(start, stop, step),)
 
 

@@ -18,7 +18,7 @@ from weft.operators.arguments import generator, probability, refuse
 from weft.operators.build import elementwise
 from weft.operators.views import empty_in_layout
 
-# The limit of selu for large negative inputs, which alpha dropout writes in place of a value.
+# The limit of selu for large negative inputs, which alpha dropout writes instead of a value.
 _ALPHA = 1.7580993408473766
 
 

@@ -212,7 +212,7 @@ class Contraction:
         return self.add(function, (x,), shape, [x.labels[d] for d in kept])
 
     def ordered(self, x: Operand, labels: list[int], shape: tuple[int, ...]) -> Operand:
-        """Dimensions in another order, then merged or split; nothing is done in vain."""
+        """Dimensions in another order, then merged or split; without unnecessary steps."""
         order = tuple(x.labels.index(label) for label in labels)
         if order != tuple(range(len(order))):
             moved = functools.partial(permute_op, dims=order)
@@ -240,7 +240,7 @@ class Contraction:
     def pair(self, a: Operand, b: Operand, wanted: set[int]) -> Operand:
         """Two operands joined by one matrix product."""
         a, b = self.own_only(a, b, wanted), self.own_only(b, a, wanted)
-        # What one operand dropped, nobody may want any more in the other.
+        # A dimension that one operand has summed out may not be needed in the other either.
         a, b = self.own_only(a, b, wanted), self.own_only(b, a, wanted)
         batch = [label for label in a.labels if label in b.labels and label in wanted]
         inner = [label for label in a.labels if label in b.labels and label not in wanted]

@@ -577,14 +577,14 @@ def _write_plainly(x: Tensor, index: tuple[Any, ...], value: Any) -> bool:
     return True
 
 
-MOST_BYTES = 1 << 20  # of a tensor that is computed anew for a write of some rows
+MOST_BYTES = 1 << 20  # of a tensor that is recomputed for a write of some rows
 
 
 def _write_rows(x: Tensor, index: tuple[Any, ...], value: Any) -> bool:
     """Write along one dimension for a compiled region, if all is plain; else say no.
 
     It makes one new value of the whole tensor, at places that are a tensor: where they change from
-    call to call, the region need not learn another course.
+    call to call, the region need not learn a different path.
     """
     now = MODES.now
     if len(now.recorders) != 1 or not now.recorders[0].follows:

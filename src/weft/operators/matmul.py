@@ -802,7 +802,7 @@ def _tensordot_dims(a: Tensor, b: Tensor, dims: Any) -> tuple[tuple[int, ...], t
 
 
 def ordered(x: Tensor, order: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
-    """Dimensions in another order, then merged into a shape; nothing is done in vain."""
+    """Dimensions in another order, then merged into a shape; without unnecessary steps."""
     if order != tuple(range(len(order))):
         x = x.permute(order)
     return x if x._a.shape == shape else reshape_op(x, shape=shape)

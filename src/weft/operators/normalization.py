@@ -450,7 +450,8 @@ def _normalize_batch(
     if input._a.size:
         need_float(input, "batch_norm")
     else:
-        # Nothing to take statistics of, so the running ones stay; the graph goes on as in PyTorch.
+        # Nothing to compute statistics of, so the running ones are unchanged; the graph continues
+        # as in PyTorch.
         y = input.clone()
         y = y if weight is None else y * weight[0]
         return y if bias is None else y + bias[0], None, None

@@ -408,7 +408,8 @@ def _put(target: Tensor, value: Tensor, name: str) -> None:
                 "outputs will not be resized unless they have zero elements. You can explicitly "
                 "reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0)."
             )
-        # With what is written it is one change, so a stand-in is counted in the target's place.
+        # Together with the write it is one change, so the version of a stand-in counts for the
+        # target.
         resized = target if target.requires_grad else wrap(target._a)
         target._a = resized.resize_(shape)._a  # type: ignore[attr-defined]
         if target._a.strides != value._a.strides and target._a.size:

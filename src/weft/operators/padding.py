@@ -71,7 +71,7 @@ def _unfold(g: np.ndarray, shape: Any, maps: Any) -> np.ndarray:
     for dim, index in reversed(maps):
         moved = np.moveaxis(g, dim, 0)
         out = np.zeros((shape[dim], *moved.shape[1:]), g.dtype)
-        width = math.prod(moved.shape[1:])  # which -1 can't say where there are no rows
+        width = math.prod(moved.shape[1:])  # which -1 can't infer without rows
         add_rows(out.reshape(shape[dim], width), index, moved.reshape(len(index), width))
         g = np.moveaxis(out, 0, dim)
     return g

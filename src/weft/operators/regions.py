@@ -1,4 +1,4 @@
-"""Boxes in images: which to keep, and the features inside of them."""
+"""Boxes in images: which to keep, and the features inside them."""
 
 from __future__ import annotations
 

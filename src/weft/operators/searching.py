@@ -368,7 +368,7 @@ def _histc(x: np.ndarray, bins: int, low: float, high: float) -> np.ndarray:
     kind = x.dtype.type
     start, stop = kind(low), kind(high)
     if low == high:
-        # One apart, or as far as the next number is where those lie wider.
+        # A step of one, or the distance to the next representable number where that is larger.
         one, far = kind(1), kind(math.inf)
         start = min(start - one, np.nextafter(start, -far))
         stop = max(stop + one, np.nextafter(stop, far))
@@ -569,6 +569,6 @@ def histogramdd(
         return _histogramdd_result(empty, ())
     edges = _bin_edges(points, many, range)
     counts = histogram_op(points, weight, *edges, density=density)
-    # As in PyTorch: boundaries that were given are given back, unlike those of ``histogram``.
+    # As in PyTorch: given boundaries are returned unchanged, unlike those of ``histogram``.
     given = (b if isinstance(b, Tensor) else e for b, e in zip(many, edges, strict=True))
     return _histogramdd_result(counts, tuple(given))

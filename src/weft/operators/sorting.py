@@ -455,7 +455,7 @@ def _between(rows: Tensor, ranks: Tensor, interpolation: str) -> Tensor:
 def quantile(
     input: Tensor, q: Any, dim: Any = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """The values below which a share ``q`` of each row lies."""
+    """The ``q``-th quantile of each row, ``q`` between 0 and 1."""
     return _quantile(input, q, dim, keepdim, interpolation, False)
 
 
@@ -465,5 +465,5 @@ def quantile(
 def nanquantile(
     input: Tensor, q: Any, dim: Any = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """The values below which a share ``q`` of what is not NaN lies."""
+    """The ``q``-th quantile of each row, ignoring NaN."""
     return _quantile(input, q, dim, keepdim, interpolation, True)

@@ -198,7 +198,7 @@ def _view_as_real(x: np.ndarray) -> np.ndarray:
 def _view_as_complex(x: np.ndarray) -> np.ndarray:
     wide = 2 * x.itemsize
     if x.strides[-1] != x.itemsize or any(s % wide for s in x.strides[:-1]):
-        x = x.copy()  # a gradient, whose layout is nobody's choice
+        x = x.copy()  # a gradient, whose layout does not matter
     kind = dt.C64 if x.dtype == np.float32 else dt.C128
     if not x.size:
         return x.__class__(x.shape[:-1], kind, x)

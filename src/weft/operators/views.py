@@ -738,7 +738,7 @@ def _whole(value: Any, argument: str) -> int:
 
 @api.both
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
-    """A stretch along a dimension."""
+    """A range along a dimension, as a view."""
     if not input._a.ndim:
         raise RuntimeError(f"narrow() cannot be applied to a 0-dim tensor.\n  at {errors.here()}")
     if not input.ndim:
@@ -1332,7 +1332,7 @@ def _copy_slices(base: np.ndarray, part: Any, chain: Any) -> np.ndarray:
         out = np.array(out, order="C")
     numbers = np.arange(1, out.size + 1).reshape(out.shape)
     places = shown(numbers, chain) - 1
-    at = places >= 0  # memory between the elements is nobody's
+    at = places >= 0  # memory between the elements is unused
     out.flat[places[at]] = np.broadcast_to(part, places.shape)[at]
     return out
 
@@ -1360,7 +1360,7 @@ copy_slices_op: Op = linear(
 # --- in place: another shape for the same tensor ---------------------------------------
 
 
-# The count of a version cell that a tensor, one view of it and the one who asks hold.
+# The reference count of a version cell that a tensor, one view of it and the caller hold.
 CELL_OF_TWO = 3
 
 

@@ -80,7 +80,7 @@ class Adafactor(Optimizer):
         return own
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters once; a closure computes the loss anew and is answered with it."""
+        """Update the parameters once; a closure recomputes the loss, which is returned."""
         loss = run_closure(closure)
         check_gradients(self.param_groups)
         token = quiet.enter()

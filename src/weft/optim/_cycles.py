@@ -12,7 +12,7 @@ from weft.optim.optimizer import Optimizer, check_range
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Cosine annealing that starts anew, after ever longer periods if ``T_mult`` is above 1."""
+    """Cosine annealing that restarts, after ever longer periods if ``T_mult`` is above 1."""
 
     def __init__(
         self,

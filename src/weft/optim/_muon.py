@@ -71,7 +71,7 @@ class Muon(Optimizer):
                 )
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters once; a closure computes the loss anew and is answered with it."""
+        """Update the parameters once; a closure recomputes the loss, which is returned."""
         loss = run_closure(closure)
         check_gradients(self.param_groups)
         token = quiet.enter()

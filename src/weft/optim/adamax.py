@@ -15,7 +15,7 @@ __all__ = ["Adamax", "adamax"]
 
 
 class Adamax(Elementwise):
-    """Adam with the infinity norm of past gradients in place of their mean square."""
+    """Adam with the infinity norm of past gradients instead of their mean square."""
 
     rule = staticmethod(rules.adamax)
     _late_defaults = {

@@ -436,7 +436,7 @@ class Elementwise(Optimizer):
         super().__setstate__(state)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters once; a closure computes the loss anew and is answered with it.
+        """Update the parameters once; a closure recomputes the loss, which is returned.
 
         >>> w = torch.tensor([1.0], requires_grad=True)
         >>> optimizer = torch.optim.SGD([w], lr=0.1)
@@ -563,7 +563,7 @@ class Elementwise(Optimizer):
     def _current_plan(
         self, plans: dict[int, GroupPlan], index: int, group: dict[str, Any]
     ) -> GroupPlan:
-        """The group's units with the gradients of this step, made anew where they must be."""
+        """The group's units with the gradients of this step, recreated where they must be."""
         params, names = group["params"], self._state_names(group)
         plan = plans.get(index)
         if plan is not None and not plan.is_of(params, names):
@@ -687,7 +687,7 @@ NUMBERS = frozenset((float, int, type(None)))
 
 
 def with_numbers(group: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a group, with Python numbers in the place of tensors."""
+    """The settings of a group, with Python numbers instead of tensors."""
     settings = (group["lr"], group.get("weight_decay"), *group.get("betas", ()))
     if settings[0].__class__ is float and (
         NUMBERS.issuperset(map(type, settings)) or not any(isinstance(x, Tensor) for x in settings)

@@ -160,7 +160,7 @@ class LBFGS(Optimizer):
             start += count
 
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
-        """Take up to ``max_iter`` steps; the closure computes loss and gradients anew."""
+        """Take up to ``max_iter`` steps; the closure recomputes loss and gradients."""
         with no_grad():
             return self._step(enable_grad()(closure))
 
@@ -258,7 +258,7 @@ class LBFGS(Optimizer):
         if search is None:
             self._move(t, direction)
             if last:
-                return t, start.loss, start.grad, 0  # nobody will look at what is there
+                return t, start.loss, start.grad, 0  # the contents are not used
             loss = float(number(closure()))
             return t, loss, self._flat_grad(), 1
         if search != "strong_wolfe":

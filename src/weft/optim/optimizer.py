@@ -90,7 +90,7 @@ def check_lr(lr: Any, message: str = "Invalid learning rate") -> None:
 
 
 def check_betas(betas: Any) -> None:
-    """Refuse decay rates outside of [0, 1)."""
+    """Refuse decay rates outside [0, 1)."""
     for i in (0, 1):
         check_range(0.0 <= betas[i] < 1.0, f"Invalid beta parameter at index {i}: {betas[i]}")
 
@@ -224,7 +224,7 @@ class Optimizer:
     # --- steps and their hooks ---
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters once; a closure computes the loss anew and is answered with it."""
+        """Update the parameters once; a closure recomputes the loss, which is returned."""
         raise NotImplementedError
 
     @staticmethod

@@ -172,7 +172,7 @@ def _update_together(pairs: list[tuple[Any, Any]], update: Callable | None, coun
 
 @no_grad()
 def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
-    """Compute the running statistics of a model's batch norms anew, over the data given."""
+    """Recompute the running statistics of a model's batch norms over the given data."""
     from weft.nn.normalization import _BatchNorm
 
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]

@@ -202,7 +202,7 @@ def _part(gates: Array, k: int, size: int) -> Array:
 
 
 class SequenceSteps:
-    """Where the rows of each step lie, and what the state was before it."""
+    """The rows of each step, and the state before it."""
 
     def __init__(self, sizes: Sequence[int], reverse: bool) -> None:
         self.sizes, self.reverse, self.count = sizes, reverse, len(sizes)

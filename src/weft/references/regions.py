@@ -1,4 +1,4 @@
-"""Regions of images: which boxes to keep, and what lies in them on a regular grid."""
+"""Regions of images: non-maximum suppression, and sampling boxes on a regular grid."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def nms(boxes: ndarray, scores: ndarray, iou_threshold: float) -> ndarray:
 class Taps(NamedTuple):
     """Along one axis: for each box and sample the two pixels around it and their weights.
 
-    A sample outside of the image has -1 for its lower pixel; ``counts`` says how many samples of a
-    bin are used.
+    A sample outside the image has -1 for its lower pixel; ``counts`` says how many samples of a bin
+    are used.
     """
 
     low: ndarray
@@ -73,7 +73,7 @@ class Taps(NamedTuple):
 def align_taps(
     start: ndarray, stop: ndarray, size: int, bins: int, ratio: int, aligned: bool
 ) -> Taps:
-    """Where the samples of bins lie along an axis, from the edges of boxes in pixels."""
+    """The positions of the samples of bins along an axis, from the edges of boxes in pixels."""
     kind = start.dtype.type
     if aligned:
         start, stop = start - kind(0.5), stop - kind(0.5)

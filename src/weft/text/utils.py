@@ -25,7 +25,7 @@ def extract_archive(
 ) -> list[str]:
     """Unpack an archive into a folder, by default its own; the paths of what is in it.
 
-    Nothing is written outside of the folder.
+    Nothing is written outside the folder.
     """
     # Importing the package of images takes a while, and few programs unpack archives.
     from weft.vision.datasets import utils

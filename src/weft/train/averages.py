@@ -28,7 +28,7 @@ class Averages:
         return {name: total / max(self.counts[name], 1) for name, total in self.sums.items()}
 
     def take(self) -> dict[str, float]:
-        """The means; the sums begin anew."""
+        """The means; the sums start over."""
         found = self.means()
         self.sums, self.counts = {}, {}
         return found

@@ -12,13 +12,13 @@ __all__ = ["Callback", "EarlyStopping", "LayerStats", "WeightAverage"]
 
 
 class Callback:
-    """Is told what a trainer does. Overwrite what you need; states are saved with the training."""
+    """Callbacks of a trainer. Override the methods you need; states are saved with the training."""
 
     def on_fit_start(self, trainer: Any) -> None:
-        """The training begins, or goes on."""
+        """The training begins or resumes."""
 
     def on_epoch_start(self, trainer: Any) -> None:
-        """An epoch begins, or goes on."""
+        """An epoch begins or resumes."""
 
     def on_update_start(self, trainer: Any) -> None:
         """The batches of an update are there."""

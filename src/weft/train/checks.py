@@ -1,4 +1,4 @@
-"""What can be wrong with the arguments of a training, said before it begins."""
+"""Checks of the arguments of a training before it begins."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _check_data(what: str, data: Any, epochs: int) -> None:
     if not hasattr(data, "__iter__"):
         raise _refuse(
             TypeError,
-            f"{what} gives batches when it is iterated over; this is a {type(data).__name__}",
+            f"{what} must yield batches when iterated over; this is a {type(data).__name__}",
         )
     if hasattr(data, "__next__") and epochs > 1:
         raise _refuse(
@@ -166,7 +166,8 @@ def loss(parts: dict[str, Any]) -> Tensor:
     if not isinstance(found, Tensor) or found.numel() != 1:
         what = errors.describe(found) if found is not None else f"a dict of {', '.join(parts)}"
         raise _refuse(
-            TypeError, f"a step gives the loss as a tensor of one element; this one gave {what}"
+            TypeError,
+            f"a step must return the loss as a tensor of one element; this one returned {what}",
         )
     return found
 

@@ -43,14 +43,14 @@ class Interrupts:
             self._end()
 
     def end(self, trainer: Any, saved: bool) -> None:
-        """Stop the program as the signal would have done, after saying where it can go on.
+        """Stop the program as the signal would have done, after reporting where it can resume.
 
         A Ctrl-C that would lose work, because the checkpoint can't be written, does not stop it.
         """
         place = f"epoch {trainer.epoch + 1}, update {trainer.updates}"
         checkpoints = trainer.checkpoints
         if saved:
-            how = f"saved to {checkpoints.saved}; fit(..., resume=True) goes on"
+            how = f"saved to {checkpoints.saved}; fit(..., resume=True) resumes it"
         elif checkpoints.folder is None:
             how = "nothing was saved"
         elif self.asked == signal.SIGINT:

@@ -34,10 +34,10 @@ class Logger(Protocol):
         """Keep these numbers of a step."""
 
     def resume_at(self, step: int) -> None:
-        """The training goes on after this step: what was logged of later ones is void."""
+        """The training resumes after this step: discard what was logged for later ones."""
 
     def close(self) -> None:
-        """The training is over, or stopped; it may go on later."""
+        """The training has ended or stopped; it may be resumed later."""
 
 
 class _Appended:
@@ -224,7 +224,7 @@ class WandbLogger:
         self.run.log(dict(metrics), step=step)
 
     def resume_at(self, step: int) -> None:
-        """Steps only grow there, so later ones stay; the run is told where it went on."""
+        """Steps only grow there, so later ones stay; the run records where it was resumed."""
         self.run.config.update({"resumed_at": step}, allow_val_change=True)
 
     def close(self) -> None:
@@ -261,7 +261,7 @@ class MLflowLogger:
             self.client.log_metric(run, name, float(value), step=step)
 
     def resume_at(self, step: int) -> None:
-        """Later steps stay; the run is told where it went on."""
+        """Later steps stay; the run records where it was resumed."""
         self.client.set_tag(self.run.info.run_id, "resumed_at", str(step))
 
     def close(self) -> None:
@@ -275,7 +275,7 @@ _NAMES = ("csv", "jsonl", "tensorboard", "wandb", "mlflow")
 
 
 class Loggers:
-    """All loggers of a training. One that fails is given up; the training goes on."""
+    """All loggers of a training. One that fails is dropped; the training continues."""
 
     def __init__(self, given: Sequence[Any], folder: str | os.PathLike[str] | None) -> None:
         if isinstance(given, (str, Mapping)):
@@ -290,12 +290,12 @@ class Loggers:
             except OSError as error:
                 self.all.remove(logger)
                 errors.warn(
-                    f"{type(logger).__name__} can't write ({error.strerror or error}) and is given "
-                    "up; the training goes on without it"
+                    f"{type(logger).__name__} can't write ({error.strerror or error}) and is "
+                    "dropped; the training continues without it"
                 )
 
     def resume_at(self, step: int) -> None:
-        """The training goes on after a step."""
+        """The training resumes after a step."""
         for logger in self.all:
             logger.resume_at(step)
 

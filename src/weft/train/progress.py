@@ -38,7 +38,7 @@ class Progress:
             self._bar = None
 
     def begin_epoch(self, trainer: Any, data: Any, first: int) -> None:
-        """An epoch begins, or goes on after so many batches."""
+        """An epoch begins, or resumes after so many batches."""
         self._total = None
         with contextlib.suppress(TypeError, NotImplementedError):
             self._total = len(data)

@@ -40,8 +40,8 @@ class Checkpoints:
             return self._load(trainer, path)
         if resume is None and path is not None and path.exists():
             raise FileExistsError(
-                f"Trainer: {str(path)!r} is a training that could go on: fit(..., resume=True) "
-                "does so, resume=False begins anew and replaces it; or give another folder"
+                f"Trainer: {str(path)!r} holds a training: fit(..., resume=True) resumes it, "
+                "resume=False starts over and replaces it; or give another folder"
                 f"\n  at {errors.here()}"
             )
         return None
@@ -63,14 +63,14 @@ class Checkpoints:
             ) from None
 
     def save(
-        self, trainer: Any, name: str, again: str = "The training goes on, and will try again"
+        self, trainer: Any, name: str, again: str = "The training continues, and will try again"
     ) -> bool:
-        """Save everything; if that fails the training goes on, and the file before it stays."""
+        """Save everything; if that fails the training continues, and the previous file is kept."""
         if self.folder is None:
             return False
         path = self.folder / name
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
+            self.folder.mkdir(parents=True, exist_ok=True)  # another process may have removed it
             save_checkpoint(path, **_parts(trainer))
             self.saved, self.failed = path, False
         except (OSError, TypeError) as error:  # no room; or a callback's state of a foreign type
@@ -86,14 +86,14 @@ class Checkpoints:
         """The training is over: what could not be saved before is tried once more."""
         if self.failed:
             self.save(
-                trainer, "last.pt", "The training is over and its end is in memory alone: save "
-                "trainer.model.state_dict() elsewhere before the program ends",
+                trainer, "last.pt", "The training is over and its final state is only in memory: "
+                "save trainer.model.state_dict() elsewhere before the program ends",
             )  # fmt: skip
 
     @staticmethod
     def older(path: Path) -> str:
         """What is left of a checkpoint that could not be written."""
-        return f"{path} is still the one before" if path.exists() else "there is none yet"
+        return f"{path} still has the previous state" if path.exists() else "there is none yet"
 
     def _load(self, trainer: Any, path: Path) -> int:
         before = random_state()
@@ -101,15 +101,16 @@ class Checkpoints:
             load_checkpoint(path, **_parts(trainer))
         except FileNotFoundError:
             raise FileNotFoundError(
-                f"Trainer: there is no checkpoint {str(path)!r} to go on with\n  at {errors.here()}"
+                f"Trainer: there is no checkpoint {str(path)!r} to resume from"
+                f"\n  at {errors.here()}"
             ) from None
         except RuntimeError as error:  # the file is damaged, or of another network
             set_random_state(before)
             best = path.with_name("best.pt")
-            other = f"resume={str(best)!r} goes on from the best epoch, " if best.exists() else ""
+            other = f"resume={str(best)!r} resumes from the best epoch, " if best.exists() else ""
             raise RuntimeError(
-                f"Trainer: can't go on with {str(path)!r}: {error}\n{other}resume=False begins anew"
-                f"\n  at {errors.here()}"
+                f"Trainer: can't resume from {str(path)!r}: {error}\n{other}"
+                f"resume=False starts over\n  at {errors.here()}"
             ) from None
         except BaseException:
             set_random_state(before)
@@ -128,7 +129,7 @@ class Checkpoints:
 
     @staticmethod
     def resumes_within(data: Any) -> bool:
-        """Whether data can go on in the middle of an epoch by itself."""
+        """Whether data supports resuming in the middle of an epoch."""
         return hasattr(data, "load_state_dict")
 
     def restore_random(self) -> None:

@@ -42,7 +42,7 @@ class Trainer:
 
     With a ``folder``, the state of everything is saved after each epoch (and after every
     ``save_every`` updates) as ``last.pt``, and as ``best.pt`` when ``monitor`` is the best so far.
-    A training that was stopped, by whatever, goes on from there to the same bits.
+    A training that was stopped for any reason resumes from there with identical bits.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Trainer:
         """Train until ``epochs`` epochs are done; gives the metrics of each.
 
         ``resume=True`` goes on with what is in the folder, if there is anything; a path goes on
-        with that file; ``resume=False`` begins anew. None does so too, but refuses to where that
+        with that file; ``resume=False`` starts over. None does so too, but refuses to where that
         would write over an earlier training.
         """
         checks.fit_arguments(self, data, val_data, epochs)

@@ -24,7 +24,7 @@ def _with_views(t1: Tensor, t2: Tensor) -> list[Tensor]:
 
 
 def swap_tensors(t1: Tensor, t2: Tensor) -> None:
-    """Exchange what two tensors are; who holds the one holds the other from now on."""
+    """Swap two tensors: references to one refer to the other from now on."""
     for t in _with_views(t1, t2):
         raise RuntimeError(
             f"swap_tensors: a tensor of shape {list(t.shape)} has views, which would show the "

@@ -393,7 +393,7 @@ def tree_iter(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Iterat
 def tree_map_(
     func: Callable, tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> Any:
-    """Call ``func`` on each leaf for what it does, and give back the tree."""
+    """Call ``func`` on each leaf for its side effects, and return the tree."""
     tree_map(func, tree, *rests, is_leaf=is_leaf)
     return tree
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a whole training, from which it goes on bit by bit as if never stopped.
+"""Checkpoints of a whole training, which resume it bit by bit as if it had never stopped.
 
 >>> import os, tempfile, weft as torch
 >>> from weft.utils.checkpointing import load_checkpoint, save_checkpoint
@@ -52,7 +52,7 @@ def load_checkpoint(
 ) -> dict[str, Any]:
     """Put the parts into their saved states, and return the plain values that were saved.
 
-    Name the parts as they were named for saving. A loader goes on in the middle of its epoch. No
+    Name the parts as they were named for saving. A loader resumes in the middle of its epoch. No
     code from the file is run.
     """
     saved = serialization.load(path)

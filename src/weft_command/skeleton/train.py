@@ -1,4 +1,4 @@
-"""Train the model: checkpoints and curves go to runs/, Ctrl-C saves, --resume goes on exactly."""
+"""Train the model: checkpoints and curves go to runs/, Ctrl-C saves, --resume continues exactly."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path("runs/first"))
-    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
+    parser.add_argument("--resume", action="store_true", help="resume from the last checkpoint")
     options = parser.parse_args()
     metrics = run(options.epochs, options.folder, options.seed, options.resume)
     print(f"test accuracy {metrics['val_accuracy']:.1%}")

@@ -340,7 +340,7 @@ def _get_value(x: Any) -> Any:
 
 
 def _view_as_real(params: list[Tensor], *state_and_grads: list[Tensor]) -> None:
-    """Put real views into lists in place of complex tensors."""
+    """Put real views into lists instead of complex tensors."""
     for i, p in enumerate(params):
         if weft.is_complex(p):
             for part in (params, *state_and_grads):
@@ -412,7 +412,7 @@ def list_mode_options(mode: str | None = None, dynamic: bool | None = None) -> d
 
 
 def is_dynamo_supported() -> bool:
-    """Whether PyTorch's graph capture works: ``torch.compile`` gives back what it is given."""
+    """Whether PyTorch's graph capture works: it does not."""
     return False
 
 
@@ -426,7 +426,7 @@ def mark_static_address(t: Any, guard: bool = True) -> None:
 
 
 def _keep(*kinds: Any, **options: Any) -> Callable:
-    """A decorator that gives back what it is given: for exporters, which weft does not have."""
+    """A decorator that returns its argument: for exporters, which weft does not have."""
     return lambda function: function
 
 

@@ -152,7 +152,7 @@ def restore_generator(self: Generator, state: tuple[Any, Any, Tensor]) -> None:
 
 
 def methods() -> Iterator[tuple[type, str, Any]]:
-    """The methods that classes have in place of weft's own while ``import torch`` means weft."""
+    """The methods that classes have instead of weft's own while ``import torch`` means weft."""
     yield Tensor, "__reduce_ex__", reduce_tensor
     yield UntypedStorage, "__reduce__", reduce_storage
     yield TypedStorage, "__reduce__", reduce_storage

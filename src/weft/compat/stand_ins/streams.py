@@ -27,7 +27,7 @@ def _no_events() -> NoReturn:
 
 
 class Stream(contextlib.AbstractContextManager):
-    """The one order in which the CPU does what it is told."""
+    """The CPU's only stream; ops run in order."""
 
     def __init__(self, device: Any = None, *, priority: int = 0, **kwargs: Any) -> None:
         self.device, self.stream_id = _on_the_cpu(device), 0

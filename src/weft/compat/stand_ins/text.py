@@ -15,7 +15,7 @@ def _str(self: Tensor, *, tensor_contents: Any = None) -> str:
 
 
 def _tensor_str(self: Tensor, indent: int) -> str:
-    """The values of a tensor alone, as they stand inside of its text."""
+    """The values of a tensor alone, as they stand inside its text."""
     text = Tensor.__repr__(self.detach())
     body = text[len("tensor(") : -1]
     depth = 0

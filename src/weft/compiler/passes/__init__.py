@@ -21,7 +21,7 @@ from weft.compiler.passes.sums import products_joined
 
 
 def optimized(nodes: Sequence[WorkNode], ends: Sequence[Any]) -> tuple[list[WorkNode], list[Any]]:
-    """The nodes that are left to run for some values, and what these values are now."""
+    """The remaining nodes to run for some values, and the values that replace these."""
     nodes = without_dead(nodes, ends)
     nodes = without_dead(products_joined(folded(nodes), ends), ends)
     nodes, ends = without_repeats(nodes, ends)

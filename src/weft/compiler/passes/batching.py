@@ -1,8 +1,7 @@
 """Horizontal batching: products of many inputs with one weight become one product.
 
-A cell reads each of its inputs, and a tree joins the children of a level, by products with the same
-weight that do not wait for each other. Their inputs are put one below the other, and the results
-are rows of one result.
+A cell reads each of its inputs, and a tree joins the children of a level, by independent products
+with the same weight. Their inputs are stacked, and the results are rows of one result.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from weft.compiler.ops import OpWork, op_of
 from weft.core.dispatch import REGISTRY
 
 CAT, SPLIT, RESHAPE = REGISTRY["cat"], REGISTRY["split"], REGISTRY["reshape"]
-# By op: which dimension of the weight is that of the result.
+# By op: the dimension of the weight that becomes the result's.
 PRODUCTS = {REGISTRY["linear"]: 0, REGISTRY["linear_with_bias"]: 0, REGISTRY["mm"]: 1}
 TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 FEWEST = 4  # products for which this pays
-ROWS = 1024  # of one product at most, since all of its results are there at once
+ROWS = 1024  # at most, for one product, since all of its results exist at the same time
 WEIGHTS = 32  # that are looked at
 
 Batch = list[WorkNode]
@@ -43,9 +42,10 @@ def batched(nodes: Sequence[WorkNode]) -> list[WorkNode]:
 
 
 def _key(node: WorkNode) -> Any:
-    """What is equal for products that can be one: the weight, and all else but the input.
+    """A key that is equal for products that can be combined: the weight, and everything but the
+    input.
 
-    None if it is no such product, or if copying its rows takes longer than reading the weight.
+    None if it is not such a product, or if copying its rows takes longer than reading the weight.
     """
     op = op_of(node)
     if op not in PRODUCTS:
@@ -67,13 +67,13 @@ def _rows(node: WorkNode) -> int:
 
 
 def _levels(nodes: Iterable[WorkNode], key: Any) -> Iterable[Batch]:
-    """The products of a key, those together of which none needs another.
+    """The products of a key, grouped so that those of a group are independent.
 
-    A product is one level above the highest that it needs, by whatever way.
+    A product is one level above the highest that it depends on, directly or indirectly.
     """
     height: dict[Value, int] = {}
     levels: dict[int, Batch] = {}
-    last = 0  # of what does more than make values, which keeps its order
+    last = 0  # for nodes with side effects, which keep their order
     for node in nodes:
         here = max((height.get(x, 0) for x in node.inputs()), default=0)
         if not node.work.pure:
@@ -86,7 +86,7 @@ def _levels(nodes: Iterable[WorkNode], key: Any) -> Iterable[Batch]:
 
 
 def _pieces(level: Batch) -> Iterator[Batch]:
-    """The products of a level, as many together as have not too many rows."""
+    """The products of a level, in batches with a limited number of rows."""
     piece: Batch = []
     rows = 0
     for node in level:
@@ -99,7 +99,7 @@ def _pieces(level: Batch) -> Iterator[Batch]:
 
 
 def _together(nodes: Sequence[WorkNode], batches: list[Batch]) -> list[WorkNode]:
-    """The nodes with each batch as one product, after all that it reads."""
+    """The nodes with each batch as one product, placed after everything it reads."""
     unit = {node: [node] for node in nodes}
     for batch in batches:
         unit.update(dict.fromkeys(batch, batch))
@@ -128,7 +128,7 @@ def _together(nodes: Sequence[WorkNode], batches: list[Batch]) -> list[WorkNode]
 
 
 def _product(batch: Batch) -> list[WorkNode]:
-    """The nodes of one product, which make the results of all."""
+    """The nodes of one product, which compute the results of all."""
     first = batch[0]
     made: list[WorkNode] = []
 

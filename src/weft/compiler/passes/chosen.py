@@ -1,8 +1,8 @@
-"""Gradients under max pooling: a convolution's come from the chosen places alone.
+"""Gradients under max pooling: a convolution's are computed from the selected elements alone.
 
-The gradient of a pooling's input is zero but for one place of each window. The gradients of a
-convolution below read the values and their places as they leave the pooling, so that nothing of the
-size of the input is written, read and multiplied by zero.
+The gradient of a pooling's input is zero except for one element of each window. The gradients of
+the convolution before it read the values and their indices directly from the pooling's backward, so
+nothing of the size of the input is written, read and multiplied by zero.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ F32 = np.dtype(np.float32)
 
 
 class ChosenGradient(Work):
-    """A gradient of a convolution from values and their places, in place of scattered values."""
+    """A gradient of a convolution from values and their indices, instead of scattered values."""
 
     def __init__(self, scatter: WorkNode, gradient: WorkNode, case: Pooled) -> None:
         self.members = [scatter, gradient]
@@ -40,7 +40,7 @@ class ChosenGradient(Work):
         g, places, other = map(planning.bare, args)
         made = function(g, places, other, self.case)
         if made is None:
-            raise Unplannable("arrays that are laid out otherwise")
+            raise Unplannable("arrays of an unsupported layout")
         return (made,)
 
     def key(self) -> Any:
@@ -51,7 +51,9 @@ class ChosenGradient(Work):
 
 
 def chosen(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
-    """The nodes, with gradients of convolutions under max pooling that need no scattered values."""
+    """The nodes, with gradients of convolutions before max pooling that need no scattered
+    values.
+    """
     if not any(op_of(node) is SCATTER for node in nodes):
         return list(nodes)
     maker, _ = links(nodes)
@@ -67,15 +69,15 @@ def chosen(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
 
 
 def _whole(node: WorkNode) -> OpWork:
-    """The op of a gradient, which may be of fewer places than the convolution has."""
+    """The op of a gradient, which may be cropped."""
     work = node.work.whole if isinstance(node.work, CroppedGradient) else node.work
     assert isinstance(work, OpWork)
     return work
 
 
 def _scatter(node: WorkNode, maker: dict[Value, WorkNode]) -> WorkNode | None:
-    """What scatters the values that a convolution's gradient reads, to places that a pooling of
-    such a plane chose.
+    """The node that scatters the values that a convolution's gradient reads, to elements selected
+    by the pooling.
     """
     if not isinstance(node.work, (OpWork, CroppedGradient)):
         return None

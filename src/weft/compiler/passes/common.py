@@ -11,7 +11,7 @@ from weft.compiler.ir import Value, WorkNode
 def without_repeats(
     nodes: Sequence[WorkNode], ends: Sequence[Any]
 ) -> tuple[list[WorkNode], list[Any]]:
-    """The nodes without those that repeat another, and what some values are then."""
+    """The nodes without duplicates, and the values that replace some values."""
     known: dict[Any, WorkNode] = {}
     instead: dict[Value, Value] = {}
     kept = []

@@ -1,9 +1,8 @@
-"""Convolutions under max pooling: the last places, which no window of the pooling reads, are left
-out.
+"""Convolutions before max pooling: the last elements, which no pooling window reads, are cropped.
 
-Of 13x13 places, windows of two by two see 12x12. The others need no value, and their gradients are
-zero. Zero times what is not finite would be NaN: where the other factor of such a gradient is not
-finite, the program gives its run up, as Winograd convolutions do, and all is computed eagerly.
+Of 13x13 elements, 2x2 windows read 12x12. The others need no value, and their gradients are zero.
+Zero times a non-finite number would be NaN: if the other factor of such a gradient is not finite,
+the program abandons its run, as Winograd convolutions do, and everything is computed eagerly.
 """
 
 from __future__ import annotations
@@ -28,7 +27,9 @@ TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 class CroppedGradient(Work):
-    """A gradient of a convolution, from that of its result without the last, zero places."""
+    """A gradient of a convolution, from that of its result without the last elements, which are
+    zero.
+    """
 
     def __init__(self, whole: OpWork, extent: Ints) -> None:
         self.whole, self.extent, self.name = whole, extent, whole.name
@@ -48,7 +49,7 @@ class CroppedGradient(Work):
 
 
 class _Pooled(NamedTuple):
-    """A convolution that only a pooling reads, and what passes gradients on to it."""
+    """A convolution that only a pooling reads, and the nodes that pass gradients to it."""
 
     convolution: WorkNode
     pool: WorkNode
@@ -57,7 +58,7 @@ class _Pooled(NamedTuple):
 
 
 def cropped(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
-    """The nodes, with convolutions of those places alone that a pooling reads."""
+    """The nodes, with convolutions cropped to the elements that a pooling reads."""
     if not any(op_of(node) is POOL for node in nodes):
         return list(nodes)
     maker, readers = links(nodes)
@@ -95,7 +96,9 @@ def _pooled(
 
 
 def read_extent(pool: WorkNode) -> Ints | None:
-    """The places that windows read, from the first on; None where they reach beyond the image."""
+    """The extent that windows read, from the first element on; None if they reach beyond the
+    image.
+    """
     assert isinstance(pool.work, OpWork)
     attrs, shape, out = pool.work.attrs, pool.args[0].shape[2:], pool.results[0].shape[2:]
     if any(attrs["padding"]) or 0 in pool.results[0].shape:
@@ -125,7 +128,7 @@ def _crop(found: _Pooled, instead: dict[WorkNode, WorkNode]) -> None:
 
 
 def _changed(node: WorkNode, args: Any, result: Value, **attrs: Any) -> WorkNode:
-    """A node of the same op with other attributes, and another result."""
+    """A node of the same op with different attributes, and a different result."""
     assert isinstance(node.work, OpWork)
     work = OpWork(node.work.op, {**node.work.attrs, **attrs})
     return WorkNode(work, args, (result,), node.spec)

@@ -1,4 +1,4 @@
-"""Dead code: nodes whose results nobody reads."""
+"""Dead code: nodes whose results are never read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weft.compiler.ir import Value, WorkNode
 
 
 def without_dead(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
-    """The nodes that some values need, and those that do more than make values."""
+    """The nodes that some values need, and those with side effects."""
     needed = {x for x in ends if isinstance(x, Value)}
     kept = []
     for node in reversed(nodes):

@@ -10,11 +10,11 @@ import numpy as np
 from weft.compiler.ir import WorkNode
 from weft.compiler.ops import OpWork
 
-LARGEST = 16  # elements; repeated constants are views, which cost nothing
+LARGEST = 16  # elements; expanded constants are views, which cost nothing
 
 
 def folded(nodes: Sequence[WorkNode]) -> list[WorkNode]:
-    """The nodes that are left when those of constants alone have become constants."""
+    """The remaining nodes after nodes that depend only on constants have become constants."""
     left = []
     for node in nodes:
         if not (_is_constant(node) and _fold(node)):
@@ -23,7 +23,7 @@ def folded(nodes: Sequence[WorkNode]) -> list[WorkNode]:
 
 
 def _is_constant(node: WorkNode) -> bool:
-    """Whether an op reads constants alone, and gives a few elements."""
+    """Whether an op reads only constants, and returns few elements."""
     inputs = node.inputs()
     for x in inputs:
         if x.constant is None:
@@ -37,7 +37,7 @@ def _fold(node: WorkNode) -> bool:
     try:
         found = node.work.python(*args)
     except (RuntimeError, ValueError, TypeError, IndexError):
-        return False  # it is left for a run to fail
+        return False  # errors are left to the run
     for value, array in zip(node.results, found, strict=True):
         if array.shape != value.shape or array.dtype != value.dtype:
             return False

@@ -1,4 +1,4 @@
-"""Elementwise fusion: neighbours in the graph that treat elements alone become one loop."""
+"""Elementwise fusion: neighbouring elementwise nodes become one loop."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from weft.compiler.fused import FusedWork, is_elementwise, kind_of
 from weft.compiler.ir import Value, WorkNode
 
 LARGEST = 32  # ops in one loop
-ARRAYS = 16  # that one loop reads and writes, at most
-SEARCHED = 64  # groups that are looked at for one that stands between two
+ARRAYS = 16  # arrays that one loop reads and writes, at most
+SEARCHED = 64  # groups that are searched for one between two others
 
 
 class _Group:
-    """Nodes that run as one."""
+    """Nodes that run as one loop."""
 
     def __init__(self, index: int, node: WorkNode) -> None:
         self.members = [(index, node)]
@@ -24,7 +24,7 @@ class _Group:
         self.first = self.last = index
 
     def takes(self, other: _Group) -> bool:
-        """Whether another group has the same shape and type, and both fit into one loop."""
+        """Whether another group has the same shape and dtype, and both fit into one loop."""
         return (
             self.elementwise
             and other.elementwise
@@ -41,7 +41,7 @@ class _Group:
 
 
 def fused(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
-    """The nodes, with neighbours joined where nothing between them stands in the way."""
+    """The nodes, with neighbours joined unless a node between them prevents it."""
     groups: dict[int, _Group] = {}  # by identity
     maker: dict[Value, _Group] = {}
     spans = _Spans(len(nodes))
@@ -76,24 +76,24 @@ def _joined(
 
 
 class _Spans:
-    """The places of nodes, joined where a group reaches over them.
+    """The positions of nodes, merged where a group spans them.
 
-    A group reads from groups that begin before its end. So from one that ends before a joined
-    stretch of places, nothing leads into that stretch.
+    A group reads from groups that begin before its end. So a group that ends before a merged span
+    of positions does not depend on that span.
     """
 
     def __init__(self, count: int) -> None:
         self._before = list(range(count))
 
     def first(self, place: int) -> int:
-        """The first place of the stretch that a place belongs to."""
+        """The first position of the span that a position belongs to."""
         before = self._before
         while before[place] != place:
             before[place] = place = before[before[place]]
         return place
 
     def cover(self, first: int, last: int) -> None:
-        """Join the places from the first to the last."""
+        """Merge the positions from the first to the last."""
         place = self.first(last)
         while place > first:
             self._before[place] = place - 1
@@ -103,7 +103,7 @@ class _Spans:
 def _between(early: _Group, late: _Group, maker: dict[Value, _Group], spans: _Spans) -> bool:
     """Whether the later group depends on the earlier one through a third one.
 
-    Where that takes long to find out, as between the two ends of a large graph, the answer is yes.
+    If the search takes too long, as between the two ends of a large graph, the answer is yes.
     """
     stack = [g for g in _sources(late, maker) if g is not early]
     seen = set(map(id, stack))

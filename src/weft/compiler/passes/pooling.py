@@ -1,8 +1,8 @@
-"""Pooling: work on all places of an image is done on the chosen ones where that is the same.
+"""Pooling: work on all elements of an image is done on the selected ones if the result is the same.
 
-The largest of rectified values is the largest value, rectified. A window whose largest value is not
-positive has another place chosen then, but passes no gradient on in either order. And what a plane
-of scattered values sums up to is the sum of these values.
+The maximum of rectified values is the rectified maximum. A window whose maximum is not positive may
+select a different element then, but passes no gradient in either order. And the sum of a plane of
+scattered values is the sum of these values.
 """
 
 from __future__ import annotations
@@ -20,16 +20,14 @@ POOLS = {REGISTRY["max_pool_with_indices"], REGISTRY["adaptive_max_pool"]}
 
 
 class _PooledRelu(NamedTuple):
-    """A relu and the pooling that is all that reads it, with the gradients that pass both."""
+    """A relu and the pooling that is its only reader, with the gradients that pass through both."""
 
     relu: WorkNode
     pool: WorkNode
-    mask: list[
-        WorkNode
-    ]  # what says where the relu passes gradients on: a comparison and its negation
+    mask: list[WorkNode]  # the mask of the relu's gradient: a comparison and its negation
     gradients: list[
         tuple[WorkNode, WorkNode]
-    ]  # scattered to the places, and kept where the mask is true
+    ]  # scattered to the selected elements, and kept where the mask is true
 
 
 def pooled_first(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
@@ -104,7 +102,7 @@ def _exchange(pair: _PooledRelu, instead: dict[WorkNode, list[WorkNode]]) -> Non
 
 
 def _summed(nodes: list[WorkNode]) -> list[WorkNode]:
-    """The nodes, with sums over whole planes of scattered values taken of the values."""
+    """The nodes, with sums over whole planes of scattered values computed from the values."""
     scattered = {n.results[0]: n.args[0] for n in nodes if op_of(n) is SCATTER}
     found = []
     for node in nodes:
@@ -115,7 +113,7 @@ def _summed(nodes: list[WorkNode]) -> list[WorkNode]:
 
 
 def _whole(node: WorkNode) -> bool:
-    """Whether a sum is over all places of each plane, of images in their batch and channels."""
+    """Whether a sum is over all elements of each plane, for images with batch and channels."""
     work, rank = node.work, len(node.args[0].shape)
     assert isinstance(work, OpWork)
     dims = work.attrs["dim"]

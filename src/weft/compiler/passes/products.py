@@ -1,7 +1,7 @@
-"""Fusion into products: relu behind a layer is done on the sums before they are stored.
+"""Fusion into products: the relu after a layer is applied to the sums before they are stored.
 
-What else reads the rectified values, such as the mask of the gradient, is then no part of a loop of
-the forward pass, and elementwise fusion puts it where its result is used.
+Other readers of the rectified values, such as the mask of the gradient, are then not part of a loop
+of the forward pass, and elementwise fusion puts them where their result is used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ F32 = np.dtype(np.float32)
 
 
 class RectifiedWork(Work):
-    """A layer and the relu that is all that reads it."""
+    """A layer and the relu that is its only reader."""
 
     def __init__(self, layer: WorkNode, relu: WorkNode) -> None:
         self.members = [layer, relu]
@@ -33,7 +33,7 @@ class RectifiedWork(Work):
     def native(self, *args: Any) -> Any:
         made = products.relu_of_linear(*map(planning.bare, args))
         if made is None:
-            raise Unplannable("a product that does not rectify")
+            raise Unplannable("a product without a fused relu")
         return (made,)
 
     def key(self) -> Any:
@@ -45,7 +45,7 @@ class RectifiedWork(Work):
 
 
 def rectified(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
-    """The nodes, with each small layer joined to a relu where nobody else reads its result."""
+    """The nodes, with each small layer fused with a relu that is the only reader of its result."""
     _, readers = links(nodes)
     wanted = {x for x in ends if isinstance(x, Value)}
     instead: dict[WorkNode, list[WorkNode]] = {}
@@ -62,7 +62,7 @@ def rectified(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
 
 
 def _is_small(node: WorkNode) -> bool:
-    """Whether the product of a layer is one that can rectify."""
+    """Whether the product of a layer supports a fused relu."""
     if not all(isinstance(x, Value) and x.dtype == F32 for x in node.args):
         return False
     x, weight, *_ = node.args

@@ -11,15 +11,17 @@ from weft.compiler.ops import op_of
 from weft.compiler.row_fused import RowFusedWork
 from weft.operators.native import KERNELS
 
-# Ops whose kernels are row programs, by the files of these.
+# Ops whose kernels are row programs, by their modules.
 FILES = ("loops.reduce", "loops.softmax", "loops.normalize", "loops.losses")
 ROWS = {name for name, (_, path, *_) in KERNELS.items() if path.startswith(FILES)}
-# A row program may read its input in several passes, so it is not to read many arrays instead.
+# A row program may read its input in several passes, so it should not read many arrays instead.
 ARRAYS = 2
 
 
 def rows_fused(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
-    """The nodes, with loops joined to the row programs that alone read one of their results."""
+    """The nodes, with loops fused into row programs that are the only readers of one of their
+    results.
+    """
     maker, readers = links(nodes)
     wanted = {x for x in ends if isinstance(x, Value)}
     instead: dict[WorkNode, list[WorkNode]] = {}
@@ -48,8 +50,8 @@ def _node(work: FusedWork) -> WorkNode:
 
 
 def _divided(loop: FusedWork, x: Value) -> tuple[FusedWork | None, FusedWork] | None:
-    """What the other results of a loop need, and what only ``x`` does; None if ``x`` has too
-    little of its own, or too much in common with the others.
+    """The nodes that the other results of a loop need, and those that only ``x`` needs; None if
+    ``x`` has too few of its own, or shares too many with the others.
     """
     others = [r for r in loop.results if r is not x]
     needed = set(others)

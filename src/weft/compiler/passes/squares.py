@@ -1,7 +1,7 @@
-"""Fusion into convolutions: max pooling of squares is done on the sums before they are stored.
+"""Fusion into convolutions: 2x2 max pooling is applied to the sums before they are stored.
 
-Of the result of a convolution that only a pooling reads, nothing is written but the largest values,
-or relu of them if that is all that reads these.
+For a convolution that only a pooling reads, only the maxima are written, or their relu if that is
+the only reader.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TWO = (2, 2)
 
 
 class PooledConvolution(Work):
-    """A convolution and the pooling that is all that reads it, and perhaps a relu behind."""
+    """A convolution and the pooling that is its only reader, and possibly a relu after that."""
 
     def __init__(self, members: list[WorkNode], case: Pooled) -> None:
         self.members, self.case = members, case
@@ -37,7 +37,7 @@ class PooledConvolution(Work):
         bias = None if args[2] is None else planning.bare(args[2])
         made = pooled.largest(x, w, bias, self.case, len(self.members) > 2)
         if made is None:
-            raise Unplannable("arrays that are laid out otherwise")
+            raise Unplannable("arrays of an unsupported layout")
         return made
 
     def key(self) -> Any:
@@ -48,7 +48,7 @@ class PooledConvolution(Work):
 
 
 def squares(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
-    """The nodes, with poolings of two by two joined to the convolutions that nobody else reads."""
+    """The nodes, with 2x2 poolings fused into convolutions that have no other reader."""
     if not any(op_of(node) is POOL for node in nodes):
         return list(nodes)
     maker, readers = links(nodes)
@@ -75,7 +75,7 @@ def squares(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
 def _relu(
     pool: WorkNode, readers: dict[Value, list[WorkNode]], wanted: set[Value]
 ) -> WorkNode | None:
-    """The relu that is all that reads the largest values."""
+    """The relu that is the only reader of the maxima."""
     largest = pool.results[0]
     found = readers.get(largest, [])
     if largest in wanted or len(found) != 1 or op_of(found[0]) is not RELU:
@@ -84,7 +84,7 @@ def _relu(
 
 
 def _case(convolution: WorkNode, pool: WorkNode) -> Pooled | None:
-    """The shapes of both, if they are of a kind for which this pays."""
+    """The shapes of both, if fusing them pays."""
     assert isinstance(convolution.work, OpWork) and isinstance(pool.work, OpWork)
     attrs, window = convolution.work.attrs, pool.work.attrs
     sides = tuple(tuple(window[name]) for name in ("kernel", "stride", "padding", "dilation"))

@@ -1,9 +1,9 @@
-"""Sums of products: the gradient of a layer that is applied again and again is one product.
+"""Sums of products: the weight gradient of a layer that is applied repeatedly is one product.
 
 Each application adds the product of a gradient and an input to the gradient of the weight, which is
 as large as the weight however few rows the two have. The sum of these products is the product of
-all gradients and all inputs, one below the other; so the weight's gradient is written once. What
-the bias adds up is the sum over all rows.
+all stacked gradients and inputs; so the weight's gradient is written once. The bias's gradient is
+the sum over all rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ADD, CAT, MM, SUM = REGISTRY["add"], REGISTRY["cat"], REGISTRY["mm"], REGISTRY["
 TRANSPOSE, PERMUTE, RESHAPE = REGISTRY["transpose"], REGISTRY["permute"], REGISTRY["reshape"]
 TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 FEWEST = 4  # terms of a sum for which this pays
-ROWS = 1024  # that are put together at most, since they are kept until then
+ROWS = 1024  # that are stacked at most, since they stay alive until then
 
 
 class _Product(NamedTuple):
@@ -33,7 +33,7 @@ class _Product(NamedTuple):
 
 
 class _Uses:
-    """The nodes by what they make and read, and in which order they are."""
+    """The nodes by the values that they compute and read, and their order."""
 
     def __init__(self, nodes: Sequence[WorkNode], ends: Iterable[Any]) -> None:
         self.maker, self.readers = links(nodes)
@@ -41,18 +41,18 @@ class _Uses:
         self.place = {node: k for k, node in enumerate(nodes)}
 
     def is_read_once(self, value: Value) -> bool:
-        """Whether one node alone reads a value, as one of its operands."""
+        """Whether exactly one node reads a value, as one of its operands."""
         own = self.readers.get(value, [])
         return len(own) == 1 and own[0].args.count(value) == 1 and value not in self.wanted
 
     def made_by(self, value: Value, op: Any) -> WorkNode | None:
-        """The node that makes a value, if it is for a certain op."""
+        """The node that computes a value, if it is of a certain op."""
         node = self.maker.get(value)
         return node if node is not None and op_of(node) is op else None
 
 
 def products_joined(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
-    """The nodes, with sums of products as one product; what they no longer need is dead code."""
+    """The nodes, with sums of products as one product; unused nodes become dead code."""
     if sum(op_of(node) is ADD for node in nodes) < FEWEST - 1:
         return list(nodes)
     known = _Uses(nodes, ends)
@@ -75,7 +75,7 @@ def products_joined(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[Work
 
 
 def _is_sum(node: WorkNode) -> bool:
-    """Whether a node adds two arrays of the shape and type of its result."""
+    """Whether a node adds two arrays of the shape and dtype of its result."""
     if op_of(node) is not ADD or len(node.inputs()) != 2:
         return False
     (y,) = node.results
@@ -89,7 +89,7 @@ def _is_whole(node: WorkNode, known: _Uses) -> bool:
 
 
 def _terms(root: WorkNode, known: _Uses) -> list[Value]:
-    """What a sum adds up, from the first term on; a term that is there twice is listed twice."""
+    """The terms of a sum, from the first on; a repeated term is listed twice."""
     found: list[Value] = []
     stack: list[Value] = list(root.args[::-1])
     while stack:
@@ -116,7 +116,7 @@ def _transposed(value: Value, known: _Uses) -> Value | None:
 
 
 def _product(value: Value, known: _Uses) -> _Product | None:
-    """A term as a product of a transposed matrix, if it is one that nobody else reads."""
+    """A term as a product of a transposed matrix, if it has no other reader."""
     outer = _transposed(value, known)  # (x.T @ g).T is g.T @ x
     inner = value if outer is None else outer
     node = known.made_by(inner, MM)
@@ -143,13 +143,13 @@ def _summed_rows(value: Value, known: _Uses) -> _Product | None:
 
 
 def _pays(products: Any) -> bool:
-    """Whether putting the matrices together takes less than adding up the products."""
+    """Whether stacking the matrices takes less time than adding up the products."""
     sizes = [(*p.g.shape, p.x.shape[1]) for p in products]
     return len(sizes) >= FEWEST and all(0 < rows * (n + k) <= n * k for rows, n, k in sizes)
 
 
 def _pieces(products: Iterable[_Product]) -> Iterator[list[_Product]]:
-    """The products, as many together as have not too many rows."""
+    """The products, in batches with a limited number of rows."""
     piece: list[_Product] = []
     rows = 0
     for p in products:
@@ -168,9 +168,9 @@ def _joined(
     known: _Uses,
     behind: dict[WorkNode, list[WorkNode]],
 ) -> list[WorkNode]:
-    """The sum of a few large products and the rest of the terms, to stand in place of a sum.
+    """The sum of a few large products and the rest of the terms, which replaces a sum.
 
-    Each product goes behind the last of those that it replaces.
+    Each product is placed after the last of those that it replaces.
     """
     for piece in _pieces(products):
         last = max((p.node for p in piece), key=known.place.__getitem__)
@@ -206,7 +206,7 @@ def _like(root: WorkNode) -> Value:
 
 
 def _op(op: Any, args: Any, shape: Any, root: WorkNode, **attrs: Any) -> WorkNode:
-    """A node for one op, of the type of a sum."""
+    """A node for one op, with the dtype of a sum."""
     return WorkNode(OpWork(op, attrs), args, [Value(shape, root.results[0].dtype)], root.spec)
 
 

@@ -62,7 +62,7 @@ def wrapped(document: str, title: str = "", live: dict[str, Any] | None = None) 
 
 
 def dumps(value: Any) -> str:
-    """JSON that a browser can read: what is not a finite number goes as a string."""
+    """JSON that a browser can parse: non-finite numbers become strings."""
     try:  # most documents have finite numbers only, and then need no copy
         return _written(value)
     except (ValueError, TypeError):

@@ -1,6 +1,6 @@
 """The page beside a running program: a small server that only this machine can reach.
 
-Whoever asks needs the token of the address; requests that another site's page makes, or that come
+Every request needs the token of the address; requests that another site's page makes, or that come
 under another host's name, are refused. What arrives is data: names of edits, nodes and registered
 ops. Nothing of it is ever run as code.
 """
@@ -25,12 +25,12 @@ from weft.graph import page
 HOST = "127.0.0.1"
 LARGEST_REQUEST = 64 * 1024
 MOST_CONNECTIONS = 32
-PATIENCE = 20.0  # seconds that a connection may take to say what it wants
+PATIENCE = 20.0  # seconds that a connection may take to send its request
 LOOK_EVERY = 0.1  # seconds between looks for news
-KEEP_ALIVE = 10.0  # seconds after which a quiet stream says that it is still there
+KEEP_ALIVE = 10.0  # seconds after which an idle stream sends a keep-alive
 FORBIDDEN, BAD = HTTPStatus.FORBIDDEN, HTTPStatus.BAD_REQUEST
 
-# What an edit may say, by its kind: the fields that it needs beside "edit".
+# The fields of an edit besides "edit", by its kind.
 EDITS: dict[str, tuple[str, ...]] = {
     "replace": ("node", "op"),
     "insert": ("node", "op"),
@@ -116,7 +116,7 @@ class Server:
         return page.html(self.source.document(), live).encode()
 
     def edit(self, request: Any) -> dict[str, Any]:
-        """Check an edit and hand it on; what is wrong with its form is the asker's fault."""
+        """Check an edit and pass it on; a malformed one is the client's error."""
         self._check(request)
         try:
             return dict(self.source.edit(request))
@@ -170,20 +170,20 @@ class _Http(ThreadingHTTPServer):
                 self.waits.pop(request, None)
 
     def now_waits(self, request: Any, waits: bool) -> None:
-        """Note whether we wait for a connection to say what it wants, or are at work for it."""
+        """Record whether a connection's request is pending, or being processed."""
         with self.guard:
             if request in self.waits:
                 self.waits[request] = time.monotonic() if waits else None
 
     def service_actions(self) -> None:
-        """Give up who takes too long to say what it wants, however many bytes it sends."""
+        """Drop clients that take too long to send their request, however many bytes they send."""
         late = time.monotonic() - PATIENCE
         with self.guard:
             for request in [r for r, since in self.waits.items() if since and since < late]:
                 self._give_up(request)
 
     def _give_up_slowest(self) -> bool:
-        """Make room for a new connection by the one that has not said what it wants for longest."""
+        """Make room for a new connection by closing the one that has been silent longest."""
         waiting = {r: since for r, since in self.waits.items() if since}
         if waiting:
             self._give_up(min(waiting, key=lambda r: waiting[r]))
@@ -195,7 +195,7 @@ class _Http(ThreadingHTTPServer):
             request.shutdown(socket.SHUT_RDWR)  # its thread reads the end, and ends
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A reader that went away is no event; nothing is written to the program's output."""
+        """A client that disconnects is no event; nothing is written to the program's output."""
 
 
 class _ConnectionHandler(BaseHTTPRequestHandler):

@@ -1,10 +1,10 @@
-"""Compiling ahead: other threads compile what is going to be needed while the program goes on.
+"""Compiling ahead: background threads compile code that is going to be needed.
 
-Nearly all of a cold start is LLVM's time, and which code comes next is often known: what every
-compiled function needs, the kernels of a program that is being planned, those of a backward pass.
-Such code is submitted here. Whoever needs it takes it: finished, or out of the queue, to compile it
-in place as if it had never been there. So what runs, and its bits, do not depend on these threads,
-and neither do errors: where they fail, the code is compiled again by the one who needs it.
+Nearly all of a cold start is LLVM's time, and the code that is needed next is often known: what
+every compiled function needs, the kernels of a program that is being planned, those of a backward
+pass. Such code is submitted here. A thread that needs it takes the finished code, or takes the task
+out of the queue and compiles it itself. So what runs, and its bits, do not depend on these threads,
+and neither do errors: where they fail, the code is compiled again by the thread that needs it.
 
 A thread ends when nothing is left to compile or when the program has ended, and a fork waits for
 what is being compiled: a child has no such threads, and compiles in place.
@@ -30,7 +30,7 @@ def wanted_threads() -> int:
 
 
 class CompileQueue:
-    """Code that waits to be compiled, in the order in which it was submitted."""
+    """A queue of code to be compiled, in the order in which it was submitted."""
 
     def __init__(self, most: int) -> None:
         self.most, self.count, self.paused = most, 0, False  # of threads
@@ -79,7 +79,7 @@ class CompileQueue:
         code = None
         try:
             code = work()
-        except Exception:  # whoever needs the code meets this again
+        except Exception:  # the thread that needs the code gets this error again
             pass
         finally:
             with self.changed:
@@ -105,7 +105,7 @@ class CompileQueue:
 
     def pause(self) -> None:
         """Wait for what is being compiled, and let nothing more begin."""
-        LOCK.acquire()  # first, as those do who take code
+        LOCK.acquire()  # first, as in threads that take code
         self.changed.acquire()
         self.paused = True
         while self.running:
@@ -118,7 +118,7 @@ class CompileQueue:
         LOCK.release()
 
     def resume_in_child(self) -> None:
-        """The threads are the parent's, and so is what waits for them."""
+        """The threads belong to the parent, and so does their queue."""
         self.most, self.count, self.paused = 0, 0, False
         self.changed = threading.Condition()
         self.waiting.clear()

@@ -1,10 +1,9 @@
-"""Attributes of tensors that are read all the time, answered by compiled code.
+"""Frequently read attributes of tensors, by compiled code.
 
-Python calls a property's function even where all that it does is to look into a slot. A built-in
-function in its place answers for plain tensors on NumPy's arrays; all else (subclasses, pending
-tensors, other devices, views whose place in the graph may be out of date) is left to the
-property's own function, which is the specification. This module knows no class of weft's: it is
-told what it has to know.
+Python calls a property's function even if it only reads a slot. A built-in function replaces it for
+plain tensors on NumPy's arrays; all other cases (subclasses, pending tensors, other devices, views
+whose place in the graph may be out of date) are left to the property's own function, which is the
+specification. This module does not import weft's classes: they are passed to it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The on-disk cache of machine code, so that the second run compiles nothing.
 
-Code from there is run, so nobody else may be able to put it there: the folder and its files belong
-to this user and are writable by nobody else, no folder above lets others rename it away, and links
-are not followed. Else a folder of this process alone is used. A file says which code it holds, by
-the digest of all that it was made from; one that holds something else, or part of it, counts as
-missing, and is written anew.
+Code from there is executed, so no other user may be able to write it: the folder and its files
+belong to this user and are writable by no other, no parent folder lets others rename it, and links
+are not followed. Otherwise a private folder of this process is used. A file is identified by the
+digest of everything that its code was generated from; a file with different or incomplete content
+counts as missing, and is rewritten.
 
-The cache is bounded: beyond its limit the files that were not used for the longest time go.
+The cache is bounded: beyond its limit the least recently used files are deleted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from weft.native.once import once
 MAGIC = b"weft-o2\n"
 LIMIT = 256  # MB, unless WEFT_CACHE_LIMIT says otherwise
 EVERY = 64  # files written by a process, between two looks at the size of the folder
-LEFT_OVER = 3600  # seconds after which an unfinished file is nobody's any more
+LEFT_OVER = 3600  # seconds after which an unfinished file is considered abandoned
 UNUSED = 86_400  # seconds between two notes that a file was used
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
@@ -126,7 +126,7 @@ def read(name: str, key: bytes) -> bytes | None:
 
 
 def _ours(about: os.stat_result) -> bool:
-    """Whether a file is an ordinary one that nobody else can write to."""
+    """Whether a file is a regular one that no other user can write to."""
     if not stat.S_ISREG(about.st_mode):
         return False
     if os.name != "posix":

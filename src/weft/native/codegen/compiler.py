@@ -19,11 +19,11 @@ thread does. What the language has:
 * integers are i64 (``//`` and ``%`` want operands that are not negative); float literals take the
   type of what they meet.
 
-Two pointers of a kernel never overlap, unless they are the same array read and written at the
-same place. ``@kernel(reassociate=True)`` lets sums be taken in another order, which is what makes
-them fast; ``exactly(x)`` is an expression that this does not touch. ``@kernel(unswitched=True)`` is
-for inner loops that branch on what does not change in them, or that are fast only if unrolled far:
-they get a copy for each outcome, which takes several times as long to compile.
+Two pointers of a kernel never overlap, unless they are the same array read and written at the same
+index. ``@kernel(reassociate=True)`` allows sums to be reassociated, which makes them fast;
+``exactly(x)`` is an expression that is exempt from this. ``@kernel(unswitched=True)`` is for inner
+loops that branch on loop-invariant conditions, or that are fast only if heavily unrolled: they get
+a copy for each outcome, which takes several times as long to compile.
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ Value = tuple[str, str]  # the text of a value and its type; "int" and "float" a
 
 
 class KernelError(TypeError):
-    """A function that uses something outside of the language."""
+    """A function uses something outside the language."""
 
 
 class NotPythonError(Exception):
-    """A kernel that calls LLVM code, and so can't be run in Python."""
+    """A kernel that calls LLVM IR, and so can't be run in Python."""
 
 
 class Ptr:
@@ -150,7 +150,7 @@ def source_of(function: Callable) -> tuple[str, int]:
 
 
 class _Syntax:
-    """The syntax tree of a function, parsed when it is asked for: most are never compiled."""
+    """The syntax tree of a function, parsed on request: most are never compiled."""
 
     def __init__(self, source: str | Callable) -> None:
         self.source = source
@@ -215,7 +215,7 @@ class KernelFunction:
 
 
 class Assembly:
-    """A function given as LLVM code, for what the language can't say; it returns nothing."""
+    """A function given as LLVM IR, for what the language can't express; it returns nothing."""
 
     def __init__(self, name: str, kinds: tuple[str, ...], write: Callable[[], str]) -> None:
         self.name, self.kinds, self.write = name, kinds, write
@@ -233,13 +233,13 @@ def _pointed(annotation: str) -> str:
     return f"{inner[:-1]}*" if bracket else outer
 
 
-# For the branch that ends a loop of hand-written LLVM code: it is unrolled as far as it should be.
+# For the branch that ends a loop of hand-written LLVM IR: it is unrolled as far as it should be.
 UNROLLED = ", !llvm.loop !910"
 UNROLLED_NODES = '!910 = distinct !{!910, !911}\n!911 = !{!"llvm.loop.unroll.disable"}'
 
 
 # Sums in any order are taken in this one: so many lanes, twice. LLVM would choose by what else the
-# loop computes, so that a sum had other bits where its elements are computed inside of its loop.
+# loop computes, so that a sum had other bits where its elements are computed inside its loop.
 SUM_WIDTH, SUM_COUNT = 16, 2
 SUM_NODES = (
     f'!912 = !{{!"llvm.loop.vectorize.width", i32 {SUM_WIDTH}}}\n'
@@ -248,7 +248,7 @@ SUM_NODES = (
 
 
 class LLVMUnit:
-    """One piece of LLVM code: a kernel with all that it calls, for one choice of types."""
+    """One piece of LLVM IR: a kernel with all that it calls, for one choice of types."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -501,7 +501,7 @@ class Body:
 
     def do_For(self, node: ast.For) -> None:
         if not (isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "range"):
-            raise self.fail(node.iter, "for goes over range only")
+            raise self.fail(node.iter, "for loops iterate over range() only")
         assert isinstance(node.target, ast.Name)
         bounds = [self.convert(self.expression(a), "i64") for a in node.iter.args]
         start, stop = ("0", bounds[0]) if len(bounds) == 1 else bounds[:2]
@@ -669,11 +669,11 @@ class Body:
         if kind in FLOATS:
             name = FLOAT_OPS.get(type(op))
             if name is None:
-                raise self.fail(node, "no such operation on floats")
+                raise self.fail(node, "operation not supported on floats")
             return self.put(f"{name} {self.flags}{LLVM[kind]} {a}, {b}"), kind
         name = INT_OPS.get(type(op))
         if name is None:
-            raise self.fail(node, "no such operation on integers")
+            raise self.fail(node, "operation not supported on integers")
         exact = "nsw " if name in ("add", "sub", "mul") and kind == "i64" else ""
         return self.put(f"{name} {exact}{LLVM[kind]} {a}, {b}"), kind
 
@@ -944,7 +944,7 @@ def build(
     parallel: bool,
     packed: bool = True,
 ) -> str:
-    """LLVM code of a kernel with its threads around it.
+    """LLVM IR of a kernel with its threads around it.
 
     ``bound`` says which dtypes the type names stand for, ``consts`` gives parameters that are
     known numbers. It is called ``name.packed`` and takes the arguments from consecutive words, or

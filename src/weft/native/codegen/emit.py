@@ -1,8 +1,8 @@
-"""LLVM code of functions on Python objects, written as Python: values, calls, branches, loops.
+"""LLVM IR of functions on Python objects, written as Python: values, calls, branches, loops.
 
-``Emitter`` writes one function in Python's calling convention for built-ins. What it uses of Python
-comes by address from a table (see ``weft.native.codegen.entry``), which is the first item of the
-function's ``self``, a tuple. Values that live across branches and loops are kept in variables,
+``Emitter`` writes one function in Python's calling convention for built-ins. It gets the addresses
+of Python's functions from a table (see ``weft.native.codegen.entry``), which is the first item of
+the function's ``self``, a tuple. Values that live across branches and loops are kept in variables,
 which LLVM turns into registers.
 """
 
@@ -279,6 +279,6 @@ class Emitter:
         self.lines.append(f"  ret ptr {value}")
 
     def text(self) -> str:
-        """The function as LLVM code."""
+        """The function as LLVM IR."""
         head = f"define ptr @{self.name}(ptr %self, ptr %given, i64 %count) {{\nentry:"
         return "\n".join((head, *self.variables, *self.lines, "}")) + "\n"

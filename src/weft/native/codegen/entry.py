@@ -1,9 +1,9 @@
 """Entry points from Python: built-in functions created at run time.
 
-Python calls kernels as it calls its own built-ins: a compiled function finds the memory of arrays
-and the values of numbers in the objects themselves, which takes a tenth of what a foreign function
-interface needs. What it uses of Python and NumPy it gets by address from a table,
-the function's ``self``, so that the code is the same in every process and can be kept on disk.
+Python calls kernels as it calls its own built-ins: a compiled function reads the memory addresses
+of arrays and the values of numbers directly from the objects, which takes a tenth of the time of a
+foreign function interface. It gets the addresses of Python's and NumPy's functions from a table,
+the function's ``self``, so that the code is the same in every process and can be cached on disk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from weft.native.once import once
 
 _HEAD = object.__basicsize__  # then an object's own fields begin; the last before is its type
 _TYPE = _HEAD - 8
-# Where an array keeps what: address, rank, shape, strides, element type, flags.
+# Offsets in an array object: address, rank, shape, strides, element type, flags.
 DATA, RANK, SHAPE, STRIDES, DESCR, FLAGS = (_HEAD + k for k in (0, 8, 16, 24, 40, 48))
 PLAIN = 0x0101  # the flags of an array in row-major order at an aligned address
 WRITEABLE = 0x0400
@@ -48,7 +48,7 @@ _DTYPES = {
 }
 LLVM = {"f32": "float", "f64": "double", "i64": "i64", "i32": "i32"}
 
-# While this is not zero, kernels report each call in the place of running it, if their thread has a
+# While this is not zero, kernels report each call instead of running it, if their thread has a
 # listener (``weft.native.contract``), and functions that are whole ops decline, so that every step
 # of an op is a reported call.
 WATCHED = ctypes.c_int64(0)
@@ -364,7 +364,7 @@ def kernel_call(name: str, code: int, kinds: Sequence[str], key: int, packed: in
 
 
 def read(i: int, kind: str) -> list[str]:
-    """LLVM code that gets one argument out of its object."""
+    """LLVM IR that gets one argument out of its object."""
     lines = [
         f"  %p{i} = getelementptr ptr, ptr %given, i64 {i}",
         f"  %o{i} = load ptr, ptr %p{i}",

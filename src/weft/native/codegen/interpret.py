@@ -3,7 +3,7 @@
 With ``WEFT_KERNELS=python`` every kernel of the loop language runs line by line in Python: a
 breakpoint in a kernel stops there, and its variables are numbers. It is thousands of times slower
 than compiled code, and means the same but for the order of sums in kernels marked ``reassociate``.
-What is given as LLVM code (microkernels of matrix products) is not Python and can't be run so; the
+What is given as LLVM IR (microkernels of matrix products) is not Python and can't be run so; the
 NumPy reference takes its place.
 """
 

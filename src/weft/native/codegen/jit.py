@@ -60,7 +60,7 @@ def why_not() -> str | None:
 
 
 def _identity() -> str:
-    """What tells this processor and this LLVM from others, or nothing where it can't be told."""
+    """An identifier of this processor and this LLVM, or nothing if it can't be determined."""
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or not spec.submodule_search_locations:
         return ""
@@ -210,13 +210,13 @@ class _CodeEngine:
         engine.finalize_object()
         addresses = [engine.get_function_address(name) for name in symbols]
         if not all(addresses):
-            raise RuntimeError(f"not all of {symbols} are in the compiled code")
+            raise RuntimeError(f"the compiled code does not define all of {symbols}")
         self.holders.append(engine)
         return addresses
 
 
 class CodeUnit:
-    """Some compiled functions that are linked when their addresses are asked for."""
+    """Some compiled functions that are linked when their addresses are requested."""
 
     def __init__(
         self,
@@ -241,7 +241,7 @@ class CodeUnit:
         if linked or not ahead.QUEUE.most or cache.has(self.name, self.key):
             return False
         with LOCK:
-            # What the other thread needs is made here: it must never wait for this lock.
+            # What the other thread needs is created here: it must never wait for this lock.
             if engine.unlocked is None or engine.target is None:
                 return False
             self.text = text = self.text() if callable(self.text) else self.text
@@ -352,7 +352,9 @@ class PlannedKernel:
 
 
 class BeingCompiled(Exception):
-    """Of whoever looks ahead: a kernel was submitted that plans can't name before it is done."""
+    """Raised when compiling ahead: a kernel was submitted that plans can't name before it is
+    done.
+    """
 
 
 # Threads that plan for no other reason than to have kernels compiled.
@@ -379,7 +381,7 @@ INTERPRETED = os.environ.get("WEFT_KERNELS") == "python"
 
 
 def _declines(*args: Any) -> None:
-    """In the place of an entry point that is a whole op."""
+    """Instead of an entry point that is a whole op."""
 
 
 # Calls of an op's entry points for which compiling them pays.
@@ -450,8 +452,8 @@ class Kernel:
     def get(self, *types: str, **consts: Any) -> Callable:
         """The native function for types (of ``T``, then ``U``) and fixed parameters.
 
-        It takes arrays, addresses or None, and numbers; then the size of the range and the
-        number of threads. Whoever plans gets it before it is compiled.
+        It takes arrays, addresses or None, and numbers; then the size of the range and the number
+        of threads. Planning gets it before it is compiled.
         """
         key = (types, *consts.items()) if consts else types
         found = self.compiled.get(key)
@@ -475,7 +477,7 @@ class Kernel:
         return found
 
     def symbol(self, *types: str, **consts: Any) -> Symbol:
-        """The same as ``get``, for those who put calls together; it may still be compiled."""
+        """The same as ``get``, for code that builds calls; it may still be being compiled."""
         with LOCK:
             _, found = self._symbol(types, consts)
         found.code.submit()

@@ -1,8 +1,8 @@
 """A linker for cached object files, so that compiled code can run without LLVM.
 
 Kernels are compiled for the large code model, in which every address in the code is a whole word.
-So linking is copying: sections to new memory, and the addresses of symbols into them. Other
-object files (another processor, another kind of relocation) are declined, and LLVM links them.
+So linking is copying: sections to new memory, and the addresses of symbols into them. Other object
+files (for another processor, with other relocations) are declined, and LLVM links them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _sections(code: bytes) -> list[Section]:
         raise Unlinkable("not an ELF file")
     kind, machine = struct.unpack_from("<HH", code, 16)
     if (kind, machine) != (RELOCATABLE, X86_64):
-        raise Unlinkable("not for this linker")
+        raise Unlinkable("not an object file for this platform")
     (start,) = struct.unpack_from("<Q", code, 0x28)
     (count,) = struct.unpack_from("<H", code, 0x3C)
     return [Section(*struct.unpack_from("<IIQQQQIIQQ", code, start + 64 * i)) for i in range(count)]
@@ -106,7 +106,7 @@ def link(code: bytes, wanted: list[str]) -> tuple[Any, list[int]]:
     _protect(bases[0], len(blocks[0]))
     missing = [name for name in wanted if name not in found]
     if missing:
-        raise Unlinkable(f"{missing} are not in the compiled code")
+        raise Unlinkable(f"undefined symbols: {missing}")
     return blocks, [found[name] for name in wanted]
 
 
@@ -136,7 +136,7 @@ def _relocate(code: bytes, s: Section, block: mmap.mmap, start: int, addresses: 
         at, info, more = struct.unpack_from("<QQq", code, s.offset + k * s.entry)
         target = addresses[info >> 32]
         if info & 0xFFFFFFFF != ABSOLUTE or not target:
-            raise Unlinkable("a relocation of another kind")
+            raise Unlinkable("an unsupported relocation type")
         struct.pack_into("<Q", block, start + at, (target + more) % (1 << 64))
 
 

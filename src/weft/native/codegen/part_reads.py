@@ -1,15 +1,14 @@
-"""Attributes that objects keep in tables of their own, read by compiled code.
+"""Reading attributes that objects keep in their own tables (parameters, buffers), by compiled code.
 
-Python comes to ``__getattr__`` when an ordinary lookup has failed, which takes most of a
-microsecond: the failure is written down as an error that nobody reads. A class whose
-``__getattr__`` looks into tables by name (modules with their parameters, buffers and parts) gets a
-function of its own in the slot in which CPython has what reads attributes. It looks where Python
-would, then into the tables. What is in none of them is left to ``__getattr__``, which is the
-specification.
+Python calls ``__getattr__`` when an ordinary lookup has failed, which takes most of a microsecond:
+the failure creates an exception that is discarded. A class whose ``__getattr__`` looks into tables
+by name (modules with their parameters, buffers and submodules) gets a compiled function in its
+``tp_getattro`` slot. It looks where Python would, then into the tables. Names in none of them are
+left to ``__getattr__``, which is the specification.
 
-Whoever assigns ``__getattr__`` or ``__getattribute__`` to a class, or changes its bases, makes
-CPython fill that slot anew, for its subclasses as well. So a class has this function only for as
-long as it reads attributes as it did when it got it. This module knows no class of weft's.
+Assigning ``__getattr__`` or ``__getattribute__`` to a class, or changing its bases, makes CPython
+update that slot, for its subclasses as well. So a class has this function only while its attribute
+lookup is unchanged. This module does not import weft's classes.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from weft.native.codegen.entry import TUPLE
 from weft.native.codegen.records import Unsupported
 from weft.native.once import once
 
-READS = 144  # where a class has what reads attributes; ``probe`` tries it out
+READS = 144  # offset of ``tp_getattro``; verified by ``probe``
 OWN = "@read_part.own"
 FALLBACK = 1  # behind the table, among the items of what the function knows
 _FUNCTIONS = (
@@ -70,7 +69,7 @@ class ReadPart(Emitter):
         given = self.stack(3)
         self.store(of, given, 8)
         self.store(wanted, given, 16)
-        flags = LLVMValue(str(2 - (1 << 63)), "i64")  # the place before the arguments may be used
+        flags = LLVMValue(str(2 - (1 << 63)), "i64")  # the slot before the arguments may be used
         fallback = self.item(LLVMValue("%self"), FALLBACK)
         self.give(self.call("PyObject_Vectorcall", fallback, self.at(given, 8), flags, NULL))
 
@@ -80,7 +79,7 @@ class ReadPart(Emitter):
             self.here(self.label())
 
     def text(self) -> str:
-        """The function as LLVM code, and one that tells it what it knows: its own ``self``."""
+        """The function as LLVM IR, and one that tells it what it knows: its own ``self``."""
         begin = (
             f"{OWN} = internal global ptr null",
             "define ptr @read_part_begin(ptr %self, ptr %given, i64 %count) {",
@@ -139,9 +138,11 @@ class PartReads:
 
 
 def probe() -> int:
-    """What CPython has in the slot of a class with ``__getattr__``, once the slot is found."""
+    """CPython's usual function in the slot of a class with ``__getattr__``, once the slot is
+    verified.
+    """
     if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info[:2] <= (3, 13):
-        raise Unsupported("attributes are read otherwise")
+        raise Unsupported("unsupported attribute lookup of classes")
 
     class Usual:
         def __getattr__(self, name: str) -> str:
@@ -157,12 +158,12 @@ def probe() -> int:
     slots = [word(id(cls) + READS) for cls in (Usual, Inner, Plain, object)]
     first, second, plain, root = (slot.value for slot in slots)
     if first != second or first == plain or plain != generic or root != generic:
-        raise Unsupported("classes differ")
+        raise Unsupported("unsupported class layout")
     Plain.__getattr__ = Usual.__getattr__  # type: ignore[attr-defined]
     slots[1].value = plain
     Usual.__getattr__ = lambda self, name: name  # type: ignore[assignment]
     if slots[2].value != first or slots[1].value != first:
-        raise Unsupported("slots of classes are not filled anew")
+        raise Unsupported("class slots are not updated on assignment")
     return first
 
 

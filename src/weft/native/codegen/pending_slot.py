@@ -1,8 +1,8 @@
-"""Attribute reads of pending tensors that need no values, answered by compiled code.
+"""Attribute reads of pending tensors that need no values, by compiled code.
 
-Python comes to ``__getattr__`` for it, which asks which code reads the tensor's slot. For code of
-which that is known already this is done here; all else is left to the class's own method, which is
-the specification. This module knows no class of weft's: it is told what it has to know.
+Python calls ``__getattr__`` for them, which checks which code reads the tensor's slot. For code
+that was checked before, this is done here; all other cases are left to the class's own method,
+which is the specification. This module does not import weft's classes: they are passed to it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class PendingSlot(Emitter):
 
 
 def getter(tensor: type, python: Callable, codes: dict[Any, bool]) -> Any:
-    """A method in the place of ``__getattr__``; None where objects are not what is expected here.
+    """A method instead of ``__getattr__``; None where objects are not what is expected here.
 
     ``codes`` says of which code it is known that it reads no values.
     """

@@ -1,12 +1,12 @@
-"""What a kernel's code is made from, told without writing the code.
+"""Recipes: what a kernel's code is generated from, determined without generating it.
 
-To write the LLVM code of a kernel takes 0.5 to 15 ms; to say what it would be written from takes
-0.1. So the cache keeps, for each such recipe, the digest of the code, by which the machine code is
-found: a process with a warm cache writes no LLVM code.
+Generating the LLVM IR of a kernel takes 0.5 to 15 ms; determining its recipe takes 0.1. So the
+cache keeps, for each recipe, the digest of the IR, by which the machine code is found: a process
+with a warm cache generates no LLVM IR.
 
-A recipe has the function and all that it names: inlined functions, constants, hand-written parts.
-Those who write code are part of it as the sources of this package, told by size and time, as Python
-tells whether what it has compiled of a source is still good.
+A recipe has the function and everything that it names: inlined functions, constants, hand-written
+parts. The code generators are part of it as the sources of this package, identified by size and
+modification time, as in Python's bytecode cache.
 """
 
 from __future__ import annotations
@@ -117,7 +117,9 @@ class _Recipe:
 
 
 def recipe(function: KernelFunction, *given: Any) -> bytes | None:
-    """The digest of all that the code of a function is written from; None if that can't be told."""
+    """The digest of everything that a function's code is generated from; None if that can't be
+    determined.
+    """
     if not SOURCES:
         return None
     made = _Recipe()
@@ -145,6 +147,6 @@ def written(
         return known.decode(), write
     text = write()
     found = digest(text)
-    if key is not None and _sources() == SOURCES:  # else somebody has edited the package since
+    if key is not None and _sources() == SOURCES:  # else the package was edited since
         cache.write(f"{name}.text", key, found.encode())
     return found, lambda: text

@@ -1,18 +1,18 @@
 """Tensors and graph nodes constructed by compiled code: the last part of every small op.
 
 Wrapping a result and recording it takes Python about thirty attribute stores. Here the same is one
-call of a built-in function: it looks at the inputs, makes the tensor, and, where a gradient can
-flow, the node with its edges, saved values, guard and source position. It gives None for
-any call that it declines, before it has changed anything, and the caller's Python code, which is
-the specification, does the work.
+call of a built-in function: it checks the inputs, creates the tensor, and, where a gradient can
+flow, the node with its edges, saved values, guard and source position. It returns None for any call
+that it declines, before it has changed anything, and the caller's Python code, which is the
+specification, does the work.
 
-This module knows no class of weft's: ``Classes`` says which they are, and their slots' offsets are
-read from Python's own descriptors and tried out before any code is made.
+This module does not import weft's classes: they are passed in ``Classes``, and the offsets of their
+slots are read from Python's own descriptors and verified before any code is generated.
 
-References: an object is owned by the caller's result from the moment it is made (the tensor owns
-its node, the node its tuples), so that a failure has one thing to let go of. What is read from an
-object is held before anything else is allocated, since an allocation can start the garbage
-collector and with it any code.
+References: an object is owned by the caller's result from its creation on (the tensor owns its
+node, the node its tuples), so that a failure has one object to release. A value read from an object
+is referenced before anything else is allocated, since an allocation can start the garbage collector
+and with it any code.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OBJECT = 16  # the kind of a slot that holds an object, in Python's description
 FLOATS = ("f32", "f64")
 HALVES = {"f16": "entry_float16", "bf16": "entry_bfloat16"}  # with the native code for them
 
-# How a plan says what is saved (``Recipe``): pairs of one of these and a number.
+# A plan's encoding of saved values (``Recipe``): pairs of one of these and a number.
 INPUT, OUTPUT, INPUT_SHAPE, INPUT_DTYPE, SHAPES, REST = range(6)
 
 _FUNCTIONS = (
@@ -65,7 +65,7 @@ _ATTRIBUTES = (
 
 @dataclass(frozen=True)
 class Classes:
-    """The objects of the layer above: classes with slots, and what they are made with."""
+    """The objects of the layer above: classes with slots, and what is needed to construct them."""
 
     tensor: type
     parameter: type
@@ -113,9 +113,9 @@ def _offset(kind: type, name: str) -> int:
     word = ctypes.c_size_t.from_address
     member = word(id(descriptor) + HEAD + 24).value  # behind its class, name and qualified name
     if ctypes.c_char_p.from_address(member).value != name.encode():
-        raise Unsupported("descriptors differ")
+        raise Unsupported("unsupported descriptor layout")
     if ctypes.c_int.from_address(member + 8).value != _OBJECT:
-        raise Unsupported(f"{kind.__name__}.{name} holds no object")
+        raise Unsupported(f"{kind.__name__}.{name} is not an object slot")
     offset = word(member + 16).value
     # The proof: a mark that Python puts there is found there.
     probe: Any = object.__new__(kind)
@@ -129,7 +129,7 @@ def _offset(kind: type, name: str) -> int:
 
 
 def check_layouts() -> None:
-    """Try out what is assumed of Python's and NumPy's own objects."""
+    """Verify the assumed layouts of Python's and NumPy's own objects."""
     word = ctypes.c_size_t.from_address
     first, second = object(), object()
     array = np.empty((3, 5))
@@ -148,7 +148,7 @@ def check_layouts() -> None:
         word(id(array) + DESCR).value == id(array.dtype),
     )
     if not all(facts):
-        raise Unsupported(f"objects differ: {facts}")
+        raise Unsupported(f"unsupported object layout: {facts}")
 
 
 # What the code of this module is written by, apart from ``emit``.
@@ -209,7 +209,7 @@ class _AddressTable:
         for name in _FUNCTIONS:
             addresses[name] = ctypes.cast(getattr(api, name), ctypes.c_void_p).value or 0
         if not all(addresses.values()):
-            raise Unsupported("a function of Python's interface is missing")
+            raise Unsupported("a function of Python's C API is missing")
         self.places = {name: k for k, name in enumerate(addresses)}
         self.content = struct.pack(f"{len(addresses)}Q", *addresses.values())
 
@@ -238,7 +238,7 @@ class Facts:
     numbers: int  # 1: the second of two may be a number, 2: any but the first
     loud: int  # NumPy need not be told not to warn: 1 with one or two bare operands, 2 ever
     keeps_rows: bool  # the layout of results need not be asked if all arrays are in row-major order
-    nones: bool  # None may stand in the place of an operand
+    nones: bool  # None may be passed instead of an operand
     halves: bool  # native code takes arrays of one half type; its reference does not
     # Of each of several results whether it has a gradient; none if there may be any number.
     outputs: tuple[bool, ...] = ()
@@ -689,7 +689,7 @@ class Finish(TensorEmitter):
             self.here(self.label())
 
     def lay_out(self, given: LLVMValue, result: LLVMValue) -> None:
-        """The result as an array, in the memory order that the op asks for."""
+        """The result as an array, in the memory order that the op requires."""
         y = self.load(result)
         with self.otherwise(self.is_a(y, "ndarray")):
             words = self.stack(1)

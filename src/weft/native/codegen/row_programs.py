@@ -7,15 +7,15 @@ A row program is a function of one row, in plain expressions::
         e = kept(exp_flush(x - largest(x)))
         return e * (1.0 / total(e))
 
-Parameters say by their annotation what they are: ``Along`` has an element for each place of each
-row, ``Shared`` one for each place, ``Each`` one for each row, and ``One`` a single one; ``Number``
-is a setting and ``Length`` the number of places. The function is run once on the stand-ins of
+Annotations declare the kinds of parameters: ``Along`` has an element for each position of each row,
+``Shared`` one for each position, ``Each`` one for each row, and ``One`` a single one; ``Number`` is
+a setting and ``Length`` the number of positions. The function is run once on the tracer values of
 ``weft.native.codegen.trace``. A value is either along the row or one number for it; ``total``,
-``product``, ``largest`` and ``first_largest``, which gives a place as well, lead from the first to
-the second and so end a stage. Values along the row
-are computed anew in each stage that reads them, unless they are ``kept``; row numbers are float64,
-and rounded where they meet elements. What comes back are the results: along the row, one for each
-row, or, as ``across``, one for each place, summed over rows.
+``product``, ``largest`` and ``first_largest``, which returns an index as well, reduce the first to
+the second and so end a stage. Values along the row are recomputed in each stage that reads them,
+unless they are ``kept``; row numbers are float64, and rounded where they are combined with
+elements. The function returns the results: along the row, one for each row, or, as ``across``, one
+for each position, summed over rows.
 
 ``RowProgram.variant`` is the program without some inputs or results. A variant is written for three
 schedules, each a kernel of the kernel language:
@@ -24,9 +24,9 @@ schedules, each a kernel of the kernel language:
 * ``columns``: strided rows, a tile of them at a time, side by side;
 * ``short``: rows of few elements, which are transposed in cache and then are columns.
 
-Programs of one pass, to numbers or to elements alone, are also written for parts of long rows and
-columns, so that threads can share a row; what is made of the parts is joined in float64. Parts
-depend on the shape alone, so results do not depend on the number of threads.
+Single-pass programs, whose results are only numbers or only elements, also have schedules for parts
+of long rows and columns, so that threads can share a row; the results of the parts are combined in
+float64. Parts depend only on the shape, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -342,7 +342,7 @@ class RowProgram:
 
         ``before`` gives inputs as functions of others, ``after`` takes the first result and more.
         Parameters of these functions are annotated like those of programs; they become inputs
-        called ``input_parameter`` and ``after_parameter``, in the place of what they replace.
+        called ``input_parameter`` and ``after_parameter``, instead of what they replace.
         """
         own = inspect.signature(self.function).parameters
         inner = {k: inspect.signature(f).parameters for k, f in before.items()}

@@ -1,4 +1,4 @@
-"""The loops of row programs: a writer for each memory layout of rows.
+"""The loops of row programs: a code generator for each memory layout of rows.
 
 All of them write kernels in the kernel language. Their parameters are the inputs that are arrays,
 the results, the numbers, and sizes. Names in the code: ``p_`` a parameter, ``r_`` the memory of a
@@ -43,14 +43,15 @@ TILE = 256
 WIDE = 1024  # columns at a time where elements are read once
 ROWS = 256
 LINES = 4
-# How row numbers are joined, and what they begin with.
+# How row numbers are combined, and their initial values.
 JOIN = {"total": "{} + {}", "largest": "maximum({}, {})", "least": "minimum({}, {})"}
 START = {"total": "f64(0.0)", "largest": "T(-inf)", "least": "T(inf)"}
 # Products of parts of a row may be beyond float32 where that of the row is not.
 JOIN["product"], START["product"] = "times(f64({}), f64({}))", "f64(1.0)"
 for _how in ("largest", "least"):
     JOIN[f"first_{_how}"], START[f"first_{_how}"] = JOIN[_how], START[_how]
-# Elements of a row of which the extreme is found, before its place is looked for in one such block.
+# Elements of a block of a row: the extreme of a row is found by blocks, then its index in one
+# block.
 SEARCHED = 256
 BEFORE_ALL = 1 << 62  # a place behind all others
 
@@ -199,7 +200,7 @@ class RowsSchedule(Schedule):
             self.find(v, number, f"min({block}, {n} - w_{v.name})")
 
     def find(self, value: RowValue, number: int, count: str) -> None:
-        """The place of an extreme in the block that has it first."""
+        """The index of an extreme in the first block that contains it."""
         put, name = self.put, value.name
         put(f"first_{name} = i64({BEFORE_ALL})")
         self.along = f"w_{name} + j"
@@ -332,7 +333,7 @@ class JoinSchedule(RowsSchedule):
             put(*(f"p_{o}[row] = {v.name}" for o, _, v in t.outputs))
 
     def first_of_parts(self, value: RowValue) -> None:
-        """The extreme with the first place; parts of columns are not in the order of places."""
+        """The extreme with the first index; parts of columns are not in the order of indices."""
         put, t, name, part = self.put, self.traced, value.name, "(first + part * k)"
         put(f"w_{name} = i64({BEFORE_ALL})")
         with put.loop("part in range(parts)"):

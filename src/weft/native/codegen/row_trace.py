@@ -14,9 +14,9 @@ from weft.native.codegen.trace import Element, Setting, Tape
 
 Along = Shared = Each = Number = One = Length = Any  # what parameters are, for annotations
 NAMES = re.compile(r"\b[ev]\d+\b")  # of values in their texts
-# What leads from a row to one number; the last two find the place of that number as well.
+# Reductions from a row to one number; the last two find the index of that number as well.
 REDUCED = ("total", "product", "largest", "least", "first_largest", "first_least")
-# What goes on along a row, and the place that belongs to a running extreme.
+# Running functions along a row, and the index of a running extreme.
 RUNNING = ("running", "running_product", "running_largest", "running_least")
 PLACES = ("place", "running_place")
 
@@ -103,7 +103,7 @@ def _with_place(x: Any, how: str) -> tuple[Setting, Setting]:
 
 
 def kept(x: Any) -> Element:
-    """The same row, to be kept in the memory of the first result rather than computed anew.
+    """The same row, to be kept in the memory of the first result rather than recomputed.
 
     It is for one value; where the result is written before the value was last read, and for
     further values, it changes nothing.

@@ -44,7 +44,7 @@ class PaddedSource:
         self.places = self._places(plane)
 
     def _span(self, phase: int) -> Ints:
-        """Of a phase of the last dimension: the places inside of the array, and the first there."""
+        """Of a phase of the last dimension: the places inside the array, and the first there."""
         by, first = self.stride[2], phase - self.before[2]
         start = min(max(0, -(first // by)), self.held[2])
         stop = min(max(start, -((first - self.size[2]) // by)), self.held[2])

@@ -2,8 +2,8 @@
 
 A function written for arrays (the NumPy reference of an op, its derivative rule, an optimizer's
 update) is run once on tracer values that record what is done to an element; that becomes the body
-of a kernel, one pass over memory on all threads. Where a function looks at values or does
-something else than arithmetic, it can't be traced, and the caller goes on with NumPy.
+of a kernel, one pass over memory on all threads. If a function reads values or does anything but
+arithmetic, it can't be traced, and the caller falls back to NumPy.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def _logical(symbol: str) -> Callable:
     def put(tape: Tape, *values: Any) -> Element:
         for value in values:
             if not (isinstance(value, Element) and value.kind == "b1"):
-                raise NotTraceableError("bits of numbers")
+                raise NotTraceableError("bitwise operations on numbers")
         texts = [_text(tape, v) for v in values]
         return tape.put(f" {symbol} ".join(texts) if len(texts) > 1 else f"~{texts[0]}", "b1")
 
@@ -285,7 +285,7 @@ def _formula(text: str, kind: str = "") -> Callable:
 
 def _power(tape: Tape, x: Any, y: Any) -> Element:
     if Setting in (x.__class__, y.__class__):
-        raise NotTraceableError("powers go by their exponent")
+        raise NotTraceableError("a power with a traced exponent")
     if isinstance(y, (int, float)) and not isinstance(x, (int, float)):
         if y == 2:
             return _infix("*")(tape, x, x)
@@ -549,7 +549,7 @@ class Loop:
         if found is False:
             return None
         code, dtype, model, numbers, over, grain = found
-        # Not a call with the model as an argument: who shows arguments would read what it is not.
+        # Not a call with the model as an argument, which tools that show arguments would misread.
         out = buffers.known(np.empty_like(model, dtype))
         code(*args, out, *numbers, over, threads.how_many(over, grain))
         return out

@@ -58,7 +58,7 @@ class Table:
 def updated(
     rule: Callable, flags: Any, coefficients: np.ndarray, arrays: tuple[np.ndarray, ...]
 ) -> tuple[np.ndarray, ...] | None:
-    """What a rule makes of parameter, gradient and states: the parameter and the states, anew.
+    """The results of a rule for parameter, gradient and states: the new parameter and states.
 
     The arrays are plain and of one shape and type, and so are the coefficients, which are read
     when the kernel runs: one plan serves all steps. A result may alias its input.

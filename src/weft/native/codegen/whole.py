@@ -1,6 +1,7 @@
 """Whole ops as built-in functions: check arguments, allocate results and compute, in one call.
 
-The code written here stands beside that of ``weft.native.codegen.entry`` and uses its helpers.
+The code generated here is compiled together with that of ``weft.native.codegen.entry`` and uses its
+helpers.
 """
 
 from __future__ import annotations
@@ -315,7 +316,7 @@ take:
 def elementwise(
     entry: str, name: str, kinds: list[str], result: str, grain: int, least: int = 0
 ) -> str:
-    """LLVM code of a loop over plain arrays of one shape, and numbers: ``name.fresh`` or ``.over``.
+    """LLVM IR of a loop over plain arrays of one shape, and numbers: ``name.fresh`` or ``.over``.
 
     The one makes a new array, the other writes over its first argument; both give the result, or
     None for arguments that are not like that or too small. The one that makes a new array takes
@@ -485,7 +486,7 @@ _MOST_RANK = 64
 
 
 def _made(j: int, dtype: str, shape: str) -> list[str]:
-    """LLVM code that makes result ``j``."""
+    """LLVM IR that makes result ``j``."""
     place, what = PLACES[dtype], shape.split()
     if what[0] == "like":
         return [f"  %g{j} = call ptr @like(ptr %self, ptr %o{what[1]}, i64 {place})"]
@@ -523,7 +524,7 @@ def _number(text: str) -> str:
 
 
 def _checks(spec: EntrySpec) -> list[str]:
-    """LLVM code that looks whether the arguments are what the call takes."""
+    """LLVM IR that looks whether the arguments are what the call takes."""
     lines = []
     for i, text in enumerate(spec.takes):
         kind, *shape = text.split()
@@ -563,7 +564,7 @@ def _checks(spec: EntrySpec) -> list[str]:
 
 
 def _given(spec: EntrySpec, kinds: list[str]) -> tuple[list[str], str]:
-    """LLVM code for the kernel's arguments, and the list of them."""
+    """LLVM IR for the kernel's arguments, and the list of them."""
     lines: list[str] = []
     passed: list[str] = []
     for text, kind in zip(spec.passes, kinds, strict=True):
@@ -589,7 +590,7 @@ def _given(spec: EntrySpec, kinds: list[str]) -> tuple[list[str], str]:
 
 
 def _numbers(spec: EntrySpec, kinds: list[str]) -> list[str]:
-    """LLVM code that reads the numbers, before anything is made: that may fail."""
+    """LLVM IR that reads the numbers, before anything is made: that may fail."""
     lines: list[str] = []
     for text, kind in zip(spec.passes, kinds, strict=True):
         what, *which = text.split()
@@ -602,7 +603,7 @@ def _numbers(spec: EntrySpec, kinds: list[str]) -> list[str]:
 
 
 def whole(name: str, kinds: list[str], spec: EntrySpec) -> str:
-    """LLVM code of ``name.whole``, which gives its results, or None for other arguments."""
+    """LLVM IR of ``name.whole``, which gives its results, or None for other arguments."""
     lines = [
         f"define ptr @{name}.whole(ptr %self, ptr %given, i64 %count_given) {{",
         *_begin(spec),
@@ -618,7 +619,7 @@ def whole(name: str, kinds: list[str], spec: EntrySpec) -> str:
 
 
 def _begin(spec: EntrySpec) -> list[str]:
-    """LLVM code that checks the arguments; the block ``no`` gives None."""
+    """LLVM IR that checks the arguments; the block ``no`` gives None."""
     count = len(spec.takes)
     return [
         "entry:",
@@ -638,7 +639,7 @@ def _begin(spec: EntrySpec) -> list[str]:
 
 
 def _measures(spec: EntrySpec) -> list[str]:
-    """LLVM code that reads the sizes that specs can name, and declines by them."""
+    """LLVM IR that reads the sizes that specs can name, and declines by them."""
     second = 1 if len(spec.takes) > 1 and spec.takes[1] != "number" else 0
     return [
         "  %shape = call ptr @shape(ptr %o0)",
@@ -665,7 +666,7 @@ def _measures(spec: EntrySpec) -> list[str]:
 
 
 def _results(spec: EntrySpec) -> list[str]:
-    """LLVM code that makes the results; where one fails, those before it are given up."""
+    """LLVM IR that makes the results; where one fails, those before it are given up."""
     lines: list[str] = []
     for j, text in enumerate(spec.gives):
         dtype, shape = text.split(maxsplit=1)
@@ -685,7 +686,7 @@ def _results(spec: EntrySpec) -> list[str]:
 
 
 def _run(name: str, kinds: list[str], spec: EntrySpec) -> list[str]:
-    """LLVM code that runs the kernel, without Python's lock if that takes long."""
+    """LLVM IR that runs the kernel, without Python's lock if that takes long."""
     reads, passed = _given(spec, kinds)
     over, work = _number(spec.over), _number(spec.work)
     run = f"  call void @{name}({passed}, i64 {over}, i64 %workers)"
@@ -707,7 +708,7 @@ def _run(name: str, kinds: list[str], spec: EntrySpec) -> list[str]:
 
 
 def _returned(spec: EntrySpec) -> list[str]:
-    """LLVM code that returns the results, or None if the kernel set the flag."""
+    """LLVM IR that returns the results, or None if the kernel set the flag."""
     results = range(len(spec.gives))
     lines = [
         "look:",

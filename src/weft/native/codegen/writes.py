@@ -1,4 +1,4 @@
-"""Small tensors made or overwritten without a history, by compiled code.
+"""Creating and overwriting small tensors without recording, by compiled code.
 
 ``overwrite(target, name, source[, first, block])`` does what ``core/inplace.py`` does for
 ``copy_``, ``fill_``, ``zero_`` and random fills where there is nothing to check or record: it
@@ -8,8 +8,8 @@ makes a new tensor. A source is a number; a tensor (of ``overwrite``); None for 
 are taken, in whole blocks: values in float32, or words, which become whole numbers by
 ``create(sizes, dtype, words, first, span, base)``.
 
-Both return None for what they decline, before anything has changed, and Python's code, which is the
-specification, does the work. ``overwrite`` returns how many elements it wrote.
+Both return None for calls that they decline, before anything has changed, and the Python code,
+which is the specification, does the work. ``overwrite`` returns how many elements it wrote.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Overwrite(WriteEmitter):
     def __init__(self, name: str, places: dict[str, int], layout: RecordLayout) -> None:
         super().__init__(name, places, layout)
         if layout.frames is None:
-            raise Unsupported("frames lie elsewhere")
+            raise Unsupported("unsupported frame layout")
         drawn = self.test("eq", self.length, 5)
         self.leave_unless(self.either(drawn, self.test("eq", self.length, 3)), "decline")
         target, label, source = (self.argument(i) for i in range(3))
@@ -424,7 +424,7 @@ def functions(
         return head + "\n".join(made.text() for made in both)
 
     if layout.frames is None:
-        raise Unsupported("frames lie elsewhere")
+        raise Unsupported("unsupported frame layout")
     recipe = emit.recipe((layout, places), __file__, *records.SOURCES)
     names = ["overwrite", "create"]
     addresses = jit.engine().load("writes", text if recipe else text(), names, recipe, jit.GLUE)

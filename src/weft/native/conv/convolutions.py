@@ -1,9 +1,9 @@
 """The three convolution ops, with the arguments that the ops have: by oneDNN or by loops.
 
-Images with many channels, seen through windows of two or three times the stride, go to
-``winograd``, which multiplies less. Of the others, loops do what oneDNN does not take (float64, or
-all where there is no library), and come first where they were measured to be faster: groups of few
-channels, gradients of broad weights, and transposes of strided 1x1 windows with AVX-512.
+Images with many channels and filters of two or three times the stride use Winograd convolutions
+(``winograd``). Of the others, loops handle what oneDNN does not support (float64, or everything if
+the library is missing), and take precedence where they were measured to be faster: groups of few
+channels, gradients of wide weights, and transposes of strided 1x1 convolutions with AVX-512.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def convolution(
     groups: int,
     extent: Ints | None = None,
 ) -> Array | None:
-    """Convolution, of which ``extent`` may leave out the last places."""
+    """A convolution, possibly cropped to ``extent``."""
     out = output_extent(x.shape[2:], w.shape[2:], stride, padding, dilation)
     places = out if extent is None else extent
     check_fit((len(x), len(w), *places), x.shape, w.shape, stride, padding, dilation, groups)

@@ -1,14 +1,14 @@
 """Convolutions that only max pooling reads, and their gradients, for compiled programs.
 
-With few channels the pooling of squares is part of the convolution: of its result only the largest
-values are written.
+With few channels 2x2 pooling is fused into the convolution: only the maxima of its result are
+written.
 
-Gradients come from those that the pooling passes on. Values that were not chosen have none: three
-quarters of them under windows of two by two. So nothing is scattered and read back, and nothing
-multiplied by zero. Zero times what is not finite would be NaN: where the other factor of such a
-gradient is not finite, the result is given up, and the caller takes every product.
+Gradients are computed from those that the pooling passes on. Elements that were not selected have
+none: three quarters of them with 2x2 windows. So nothing is scattered and read back, and nothing
+multiplied by zero. Zero times a non-finite number would be NaN: if the other factor of such a
+gradient is not finite, the result is discarded, and the caller computes every product.
 
-The number of threads does not change a bit of a result.
+Results are bit-identical for any number of threads.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def transposed(g: Array, places: Array, w: Array, case: Pooled) -> Array | None:
     if not _fit(g, places, case) or w.shape != case.w or w.dtype != F32:
         return None
     if not (g.flags.c_contiguous and places.flags.c_contiguous):
-        return None  # a result that is laid out otherwise
+        return None  # a result of a different layout
     if not require_finite(w):
         return None
     w = plain(w)
@@ -234,7 +234,7 @@ class SquaresPlan:
 def largest(
     x: Array, w: Array, bias: Array | None, case: Pooled, rectified: bool = False
 ) -> tuple[Array, Array] | None:
-    """The pooled result, or relu of it, and the places; or None."""
+    """The pooled result, or its relu, and the indices; or None."""
     if x.shape != case.x or w.shape != case.w or not windowed.takes(x, w, bias):
         return None
     if x.dtype != F32 or is_last(x) or (bias is not None and bias.shape != case.w[:1]):

@@ -1,11 +1,12 @@
 """Convolutions of one to three dimensions by compiled loops, for any processor.
 
 All three directions are one task: a sum over *taps* of a weight times the source at the address of
-a *place* plus the tap's offset. The gradient of the input is a convolution of the gradient for each
-phase of the stride, with the taps that meet that phase; a transposed convolution is the same thing.
+a *position* plus the tap's offset. The gradient of the input is a convolution of the gradient for
+each phase of the stride, with the taps that meet that phase; a transposed convolution is the same
+thing.
 
 Tests hold the error of an element below 8 eps times the sum of the absolute values of its products.
-The number of threads does not change a bit of a result.
+Results are bit-identical for any number of threads.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def convolution(
     groups: int,
     extent: Ints | None = None,
 ) -> Array | None:
-    """Convolution, of which ``extent`` may leave out the last places; None for what is not ours."""
+    """A convolution, possibly cropped to ``extent``; None for unsupported inputs."""
     if extent is None:
         axes = zip(x.shape[2:], w.shape[2:], stride, padding, dilation, strict=False)
         extent = tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in axes)
@@ -118,7 +119,7 @@ def takes(a: Array, b: Array, bias: Array | None = None) -> bool:
 
 
 def fits(x: Ints, w: Ints, y: Ints, groups: int, window: tuple[Ints, Ints, Ints]) -> bool:
-    """Whether sizes go together, and are not zero; the reference explains what is wrong."""
+    """Whether sizes go together, and are not zero; the reference raises the error."""
     if not 3 <= len(x) == len(w) == len(y) <= 5 or min(*x, *w, *y) < 1 or groups < 1:
         return False
     if x[0] != y[0] or x[1] != w[1] * groups or y[1] != w[0] or w[0] % groups:
@@ -223,7 +224,7 @@ def seen_source(
 
 @dataclass
 class InputPhase:
-    """Every so many places of one dimension of an input, and the taps that they meet."""
+    """One phase of a dimension of an input, and the taps that apply to it."""
 
     first: int  # place in the input
     count: int
@@ -319,7 +320,7 @@ def run(
 
 
 def _filled(shape: Ints, bias: Array, biased: bool) -> Array:
-    """What stands at places without a tap."""
+    """The values at positions without a tap."""
     if not biased:
         return buffers.zeros(shape, bias.dtype)
     y = buffers.empty(shape, bias.dtype)
@@ -486,7 +487,7 @@ def _few_weights_job(plan: WeightGradient, kind: str) -> WeightGradientCall:
     info[loops.GROUP_IN] = steps[1] * plan.each
     offsets = (np.arange(plan.each)[:, None] * steps[1] + plan.taps).ravel()
     bunches = ceil_div(offsets.size, loops.DOTS)
-    offsets = np.resize(offsets, bunches * loops.DOTS)  # the last bunch sums some taps in vain
+    offsets = np.resize(offsets, bunches * loops.DOTS)  # the last bunch computes some unused taps
     tasks = plan.shape[0] * bunches
     work = plan.samples * prod(plan.places) * loops.DOTS
     return WeightGradientCall(

@@ -1,15 +1,15 @@
-"""Convolutions of images by fewer multiplications: windows of two or three times the stride.
+"""Winograd convolutions of images, with filters of two or three times the stride.
 
-So 3x3 windows side by side, 4x4 ones of stride 2 and their like, in float32. The input is a stack
-of images, one for each phase of the stride, seen through windows of 2x2 or 3x3 elements, for which
-``loops.winograd`` has products. A transposed convolution is one such task for each phase of its
-result.
+That is 3x3 filters of stride 1, 4x4 filters of stride 2 and similar ones, in float32. The input is
+a stack of images, one for each phase of the stride, convolved with filters of 2x2 or 3x3 elements,
+for which ``loops.winograd`` has products. A transposed convolution is one such task for each phase
+of its result.
 
-Sums and differences are taken over a tile of three or four elements each way, or of five or six
-where that is less to do. So the error of an element is measured by the largest values in and near
-its window: tests hold it below 8 eps times the sum over channels of the products of those. What
-isn't finite would spread over a tile: then the result is given up, and the caller takes every
-product. The number of threads does not change a bit of a result.
+Sums and differences are taken over a tile of three or four elements in each dimension, or of five
+or six where that is less work. So the error of an element is relative to the largest values in and
+near its window: tests keep it below 8 eps times the sum over channels of the products of those. A
+non-finite value would spread over a tile: then the result is discarded, and the caller computes
+every product. Results are bit-identical for any number of threads.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LONG = 128  # and summed, for a weight's gradient
 def convolution(
     x: Array, w: Array, bias: Array | None, stride: Ints, padding: Ints, extent: Ints | None
 ) -> Array | None:
-    """A convolution, of which ``extent`` may leave out the last places; None: not ours."""
+    """A convolution, possibly cropped to ``extent``; None if unsupported."""
     if extent is None:
         axes = zip(x.shape[2:], w.shape[2:], stride, padding, strict=True)
         extent = tuple((n + 2 * p - k) // s + 1 for n, k, s, p in axes)
@@ -215,7 +215,7 @@ def _info(source: ChannelsLast, places: Ints, step: int, samples: int, m: int) -
 
 @dataclass
 class ResultPhase:
-    """Every so many places of one dimension of a transpose's result."""
+    """One phase of a dimension of a transpose's result."""
 
     first: int
     count: int

@@ -1,8 +1,8 @@
-"""The innermost loops of matrix products, written as LLVM code.
+"""The microkernels of matrix products, written in LLVM IR.
 
-A block of the result stays in registers while all that adds to it is read: six rows of two
-vectors, or twelve where there are 32 registers. What limits such a loop is how many instructions
-stand beside the multiplications, so all addresses are one register and a number, or two registers.
+A block of the result stays in registers while its terms are accumulated: six rows of two vectors,
+or twelve where there are 32 registers. Such a loop is limited by the number of instructions besides
+the multiplications, so all addresses are one register and a number, or two registers.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ def has_fma() -> bool:
 def tile() -> tuple[int, int, int]:
     """The same for products of two packed float32 matrices.
 
-    Where there are 32 registers, eight rows of three vectors: as many sums as twelve of two, with
-    fewer loads for each multiplication and longer pieces of the result's rows.
+    Where there are 32 registers, eight rows of three vectors: as many accumulators as twelve of
+    two, with fewer loads for each multiplication and longer segments of the result's rows.
     """
     lanes, rows, columns = block()
     return (lanes, 8, 3 * lanes) if rows == 12 else (lanes, rows, columns)
 
 
 class VectorCode:
-    """Writes a function of LLVM code on whole vectors.
+    """Writes a function of LLVM IR on whole vectors.
 
     A value that is loaded as ``%x`` comes from the address ``%x.p``.
     """
@@ -68,14 +68,14 @@ class VectorCode:
         )
 
     def text(self) -> str:
-        """All that is written, and the end of the function."""
+        """The text of the whole function."""
         return "\n".join([*self.lines, "  ret void", "}"])
 
     def move(self, to: str, base: str, by: int | str, kind: str | None = None) -> None:
         self.put(f"  {to} = getelementptr {kind or self.scalar}, ptr {base}, i64 {by}")
 
     def load(self, to: str, base: str, by: int | str) -> None:
-        """A vector from so many elements behind an address."""
+        """A vector at an offset in elements from an address."""
         self.move(f"{to}.p", base, by)
         self.put(f"  {to} = load {self.vector}, ptr {to}.p, align {self.align}")
 
@@ -119,7 +119,7 @@ class VectorCode:
         self.put(f"  {to} = phi {kind or self.vector} {pairs}")
 
     def repeat(self, loop: str, by: int, end: str, after: str, how: str = UNROLLED) -> None:
-        """The end of a loop whose counter is ``.i``, which goes on up to ``end``."""
+        """The end of a loop with counter ``.i`` up to ``end``."""
         self.put(
             f"  %{loop}.n = add i64 %{loop}.i, {by}",
             f"  %{loop}.again = icmp slt i64 %{loop}.n, {end}",
@@ -215,11 +215,11 @@ class Block(VectorCode):
         return "\n".join([*self.lines, "}"])
 
     def onto_itself(self, name: str, given: str) -> str:
-        """The whole function, where what is added to is the result."""
+        """The whole function, which accumulates into the result itself."""
         return self.write(name, given).replace("ptr %o,", "ptr %c,").replace("%under", "%step")
 
     def hide(self, to: str, kind: str, value: str) -> None:
-        """A value that nobody can derive from another one, which would cost an addition."""
+        """A value that LLVM can't derive from another one, which would cost an addition."""
         self.put(f'  {to} = call {kind} asm "", "=r,0"({kind} {value})')
 
     def start(self) -> None:
@@ -381,7 +381,7 @@ def _tile(name: str, across: int | str, along: int | str) -> str:
 
 
 def choosing(name: str, given: str, by: str, cases: Iterable[int]) -> list[str]:
-    """LLVM code that calls one of several functions, which have a number behind their name."""
+    """LLVM IR that calls one of several functions, which have a number behind their name."""
     jumps = " ".join(f"i64 {n}, label %n{n}" for n in cases)
     lines = [
         f"define private void @{name}({given}, i64 %{by}) nounwind {{",
@@ -396,10 +396,10 @@ def choosing(name: str, given: str, by: str, cases: Iterable[int]) -> list[str]:
 
 
 def transposing(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """LLVM code that transposes a square of as many vectors as they have lanes, and its results."""
+    """LLVM IR that transposes a square of as many vectors as they have lanes, and its results."""
     lanes, names, lines, apart = len(names), list(names), [], 1
     vector = f"<{lanes} x float>"
-    while apart < lanes:  # exchange what is off the diagonal in squares of twice this size
+    while apart < lanes:  # swap the off-diagonal blocks in squares of twice this size
         for r in (r for r in range(lanes) if not r & apart):
             pair = f"{vector} {names[r]}, {vector} {names[r + apart]}"
             above = [e + lanes - apart if e & apart else e for e in range(lanes)]
@@ -413,7 +413,7 @@ def transposing(names: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def masking(count: str, lanes: int) -> list[str]:
-    """LLVM code of ``%mask``: which lanes are among the first ``count``."""
+    """LLVM IR of ``%mask``: which lanes are among the first ``count``."""
     kind, every = f"<{lanes} x i32>", ", ".join(f"i32 {i}" for i in range(lanes))
     return [
         f"  %few = trunc i64 {count} to i32",

@@ -1,10 +1,11 @@
-"""Products of small float32 matrices: no panels, no threads of another library, one call.
+"""Products of small float32 matrices: without packing, without another library's threads, in one
+call.
 
-A block of the result stays in registers, as in ``blocks``, but the right matrix is read where it
-lies, row by row, and the last columns through a mask. So there is nothing to prepare, which for
-small matrices takes longer than the product. A right matrix whose columns are in one piece (the
-weight of a layer) is transposed first. The last block of rows overlaps the one before it: rows that
-are computed twice are the same twice.
+A block of the result stays in registers, as in ``blocks``, but the right matrix is read in place,
+row by row, and the last columns through a mask. So there is no packing, which for small matrices
+takes longer than the product. A right matrix with contiguous columns (the weight of a layer) is
+transposed first. The last block of rows overlaps the one before it: rows that are computed twice
+give the same result.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from weft.native.memory import buffers
 Array = np.ndarray
 F32 = np.dtype(np.float32)
 GRAIN = 1 << 18  # multiplications that are worth a thread
-READ = 1 << 15  # elements whose reading is, where each is used for a few products only
+READ = 1 << 15  # the same for elements that are read, if each is used for only a few products
 FEW = 4  # rows or columns of the result that make dot products the fastest
 DOT_HEIGHTS = (1, 4)  # rows that a block of dot products can have
 CHAINS = 8  # sums at a time that keep the multipliers busy
@@ -94,7 +95,7 @@ class _Outer(VectorCode):
         """Where rows begin, and the mask."""
         for i in (1, 2):
             self.put(f"  %r{i}.m = mul i64 %apart, {i}")
-            # Nobody may derive it from another value, which would cost an addition each time.
+            # LLVM must not derive it from another value, which would cost an addition each time.
             self.put(f'  %r{i} = call i64 asm "", "=r,0"(i64 %r{i}.m)')
         for g in self.bases:
             self.put(f"  %first.a{g}.m = mul i64 %apart, {g}")
@@ -159,7 +160,7 @@ class _Outer(VectorCode):
                 self.fma(f"%{loop}.t{u}.{r}.{h}", x, f"%{loop}.y{u}.{h}", sums)
 
     def join(self, name: str, loop: str, ways: int, before: str) -> None:
-        """Where the first loop has ended, or was left out: all its sums as one."""
+        """After the first loop, or if it was skipped: combine all its sums."""
         self.put("middle:")
         self.phi(f"%{name}.k", "i64", **{before: "0", loop: "%whole"})
         for at in self.pointers():
@@ -435,7 +436,7 @@ def available() -> bool:
 
 
 def most() -> int:
-    """The multiplications up to which reading the right matrix in place is as fast as panels."""
+    """The multiplications up to which reading the right matrix in place is as fast as packing."""
     return 1 << 21 if block()[0] == 16 else 1 << 19
 
 
@@ -448,9 +449,9 @@ def heights() -> tuple[int, ...]:
 
 
 def height_for(m: int) -> int:
-    """The rows of a block for a result of so many: what is computed twice or idle costs least."""
+    """The rows of a block for a result of so many, which minimise redundant and idle work."""
     fitting = [h for h in heights() if h <= m]
-    # A low block makes less of each vector that is read.
+    # A block of few rows reuses each loaded vector less.
     return min(fitting, key=lambda h: -(-m // h) * (h + 2))
 
 

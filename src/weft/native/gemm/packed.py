@@ -1,12 +1,12 @@
 """Products of float32 matrices in panels, for any processor that LLVM knows.
 
-The right matrix is copied into panels as the innermost loop reads them, so that it does not matter
-how it lies in memory: by all threads before, or, where it is the larger one, in parts by the thread
-that is about to use them. A few rows of the left one at a time meet all panels of a piece, from the
-nearest cache, and each row of the result is written in one go. They are read where they are; a left
-matrix whose rows are not in one piece is copied as well. Threads take pieces of the result from a
-common list, so that one that is disturbed holds up nobody; the bits of the result do not depend on
-how the list is cut.
+The right matrix is packed into panels in the order in which the microkernel reads them, so its
+layout does not matter: by all threads in advance, or, if it is the larger one, in parts by the
+thread that is about to use them. A few rows of the left matrix at a time are multiplied with all
+panels of a block, from the L1 cache, and each row of the result is written at once. They are read
+in place; a left matrix without contiguous rows is packed as well. Threads take blocks of the result
+from a shared queue, so that a delayed thread does not hold up the others; the bits of the result do
+not depend on how the work is divided.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ F32 = np.dtype(np.float32)
 K_BLOCK = (
     256  # what convolutions do of the inner dimension at a time, so that it stays in the cache
 )
-K_LIMIT = 320  # what products do of it at most: in equal stretches, none of them short
+K_LIMIT = 320  # the same for products, at most: in equal parts, none of them short
 ROWS = 128  # of the left matrix, that are copied at a time
 PIECE = 256  # rows of the result in a piece: each piece reads all panels of the right matrix
 LOW = 64  # the same at least, where there would be fewer pieces than threads have use for
 COLUMNS = 512  # of the result in a piece
 NARROW = 128  # the same where the right matrix is copied piece by piece
 TOGETHER = 8  # panels that are copied at a time
-WORTH = 1 << 20  # multiplications from which copying into panels pays
-LEAST = 1 << 20  # multiplications that are worth being a piece
+WORTH = 1 << 20  # multiplications from which packing pays
+LEAST = 1 << 20  # multiplications that are worth a separate task
 # How columns get into panels: they are there, rows in one piece, columns in one piece, any other
 # way. The left matrix is the transpose of one whose columns get into panels, or is read IN_PLACE.
 READY, ALONG, TRANSPOSED, ANY, IN_PLACE = 0, 1, 2, 3, 4
@@ -152,7 +152,7 @@ def product(
 ):
     """A block of the result from row ``skip`` of a on; some rows and columns may be beyond its end.
 
-    Those are computed beside the result, of which nothing else is touched.
+    Those are computed in scratch memory, so nothing beyond the result is touched.
     """
     some = min(columns, width)
     vectors = (some + lanes - 1) // lanes
@@ -195,7 +195,7 @@ def panel_products(
 ):
     """One panel of the left matrix, which stays in the nearest cache, times those of the right.
 
-    The first stretch begins with what the result is added to, the others go on.
+    The first part starts from the value to accumulate into, the others continue.
     """
     for j in range(j0, j1):
         at = j * width
@@ -364,7 +364,7 @@ def _one(x: Array) -> Array:
 
 @functools.lru_cache(512)
 def places(shape: tuple[int, ...], strides: tuple[int, ...], stack: tuple[int, ...]) -> Array:
-    """Where the matrices of a stack begin, in elements from the first one."""
+    """The offsets of the matrices of a stack, in elements from the first one."""
     places = np.zeros(stack, np.int64)
     behind = len(stack) - len(shape) + 2
     for k, (size, step) in enumerate(zip(shape[:-2], strides[:-2], strict=True)):
@@ -386,7 +386,7 @@ def _run(
     left: int,
     right: int,
 ) -> None:
-    """Let all threads work on some products, each cut down and across into pieces."""
+    """Run some products on all threads, each divided by rows and columns into tasks."""
     lanes, height, width = tile()
     (_, n, k_size), (count, down, wide) = sizes, cut
     tall, columns = ceil_div(ROWS, height), ceil_div(ceil_div(n, width), wide) * width
@@ -405,7 +405,7 @@ _ZERO = np.zeros(1, np.int64)
 
 
 def takes(a: Array, b: Array) -> bool:
-    """Whether packed products take this: float32, not small, steps of whole elements."""
+    """Whether packed products support this: float32, not small, strides of whole elements."""
     if a.dtype is not F32 or b.dtype is not F32 or buffers.small(a.size * b.shape[-1], WORTH):
         return False
     return not any(s & 3 for s in (*a.strides, *b.strides))

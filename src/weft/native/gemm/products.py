@@ -48,7 +48,9 @@ def mm(a: Array, b: Array) -> Array | None:
 
 
 def _mm32(a: Array, b: Array, out: Array | None = None) -> Array | None:
-    """A product of two float32 matrices by whoever is faster, in new memory or in that of out."""
+    """A product of two float32 matrices by the faster implementation, in new memory or in that of
+    out.
+    """
     if _planned_small(a, b):
         matmul: Any = direct.matmul
     elif _own(a, b, False):
@@ -59,21 +61,21 @@ def _mm32(a: Array, b: Array, out: Array | None = None) -> Array | None:
 
 
 def _planned_small(a: Array, b: Array) -> bool:
-    """Whether a plan takes the direct product of two matrices, which has nothing to prepare."""
+    """Whether a plan uses the direct product of two matrices, which needs no packing."""
     if buffers.planner() is None or a.ndim != 2 or b.ndim != 2 or a.shape[1] != len(b):
         return False
     return a.size * b.shape[1] <= direct.most() and direct.takes(a, b)
 
 
 def _worth(multiplications: int) -> bool:
-    """Whether there is so much to do that our own products may be the faster ones."""
+    """Whether there is enough work for our own products to be faster."""
     if onednn.available():
         return multiplications >= LARGE
     return not buffers.small(multiplications, packed.WORTH)
 
 
 def _own(a: Array, b: Array, biased: bool) -> bool:
-    """Whether the product in panels is for two matrices: it is best at large and tall ones."""
+    """Whether to use the packed product for two matrices: it is best for large and tall ones."""
     if not packed.takes(a, b):
         return False
     m, n, transposed = len(a), b.shape[1], a.strides[1] != 4
@@ -90,7 +92,7 @@ def _own(a: Array, b: Array, biased: bool) -> bool:
 
 
 def _is_layers(a: Array, b: Array) -> bool:
-    """Whether matrices lie like those of a layer, whose weight is read as its transpose."""
+    """Whether matrices have the layout of a layer, whose weight is read transposed."""
     return a.strides[1] == b.strides[0] == 4 and b.strides[1] != 4
 
 
@@ -104,7 +106,8 @@ def _wide_vectors() -> bool:
 
 @once
 def _onednn_leads() -> bool:
-    """Whether oneDNN comes nearer to the peak than panels: Intel's processors with AVX-512.
+    """Whether oneDNN is closer to peak performance than packed products: on Intel processors with
+    AVX-512.
 
     There only rows of a transposed left matrix that share cache sets make it slow.
     """
@@ -163,7 +166,7 @@ def _linear32(x: Array, weight: Array, bias: Array | None = None) -> Array | Non
 
 
 def relu_of_linear(x: Array, weight: Array, bias: Array | None = None) -> Array | None:
-    """``relu(x @ weight.T + bias)`` in one call, as a step of a plan; None if no product does it.
+    """``relu(x @ weight.T + bias)`` in one call, as a step of a plan; None if unsupported.
 
     The result has the bits of the two ops: relu acts on the finished sums.
     """
@@ -179,7 +182,7 @@ def relu_of_linear(x: Array, weight: Array, bias: Array | None = None) -> Array 
 
 
 def may_rectify(x: tuple[int, ...], weight: tuple[int, ...]) -> bool:
-    """Whether ``relu_of_linear`` takes arrays of these shapes, if they lie well."""
+    """Whether ``relu_of_linear`` supports arrays of these shapes, given a suitable layout."""
     return direct.available() and len(weight) == 2 and 0 < prod(x) * weight[0] <= direct.most()
 
 
@@ -247,11 +250,11 @@ def _planned(plan: buffers.Planner, a: Array, b: Array) -> Array | None:
     return out
 
 
-_ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112  # as CBLAS numbers them
+_ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112  # CBLAS's enum values
 
 
 def _lying(a: Array) -> tuple[int, int, Array]:
-    """How a matrix lies in memory, as BLAS is told."""
+    """The layout of a matrix, as BLAS expects it."""
     (rows, columns), (down, across) = a.shape, a.strides
     if not (down | across) & 7:
         if across == 8 and (down >= 8 * columns or rows == 1):

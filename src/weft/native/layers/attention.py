@@ -29,7 +29,7 @@ K_LIMIT = 256  # elements of a query or a value
 def attention(
     query: Array, key: Array, value: Array, scale: float, causal: bool
 ) -> tuple[Array, Array] | None:
-    """Means of values and their weights, or None for what is not ours."""
+    """Means of values and their weights, or None for unsupported inputs."""
     if not _takes(query, key, value):
         return None
     query, key, value = (_near(x) for x in (query, key, value))

@@ -1,8 +1,8 @@
 """The loops of fused attention: all steps of a matrix in cache, one after the other.
 
 A task is one matrix of queries with its keys and values. Blocks of rows are multiplied by the keys,
-become weights, and are multiplied by the values; backward in the same order. Where queries see
-only what comes before them (a causal mask), the rest is left out of the products.
+become weights, and are multiplied by the values; backward in the same order. With a causal mask,
+hidden blocks are left out of the products.
 
 Sizes and steps come in a table of integers, in the order of the names below.
 """
@@ -165,7 +165,7 @@ def backward(
     scratch: Ptr[f32], scale: f32, tasks: i64, workers: i64, causal: i64, height: i64, tall: i64,
     width: i64, lo: i64, hi: i64,
 ):  # fmt: skip
-    # `info` is that of forward, with g in the place of y; `steps` are those of rows of gq, gk, gv.
+    # `info` is that of forward, with g instead of y; `steps` are those of rows of gq, gk, gv.
     queries, keys, k_size, wide = info[QUERIES], info[KEYS], info[K_SIZE], info[WIDE]
     padded, step_g = info[PADDED], info[STEP_Y]
     across = (wide + width - 1) // width * width

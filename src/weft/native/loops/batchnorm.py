@@ -1,9 +1,9 @@
-"""Batch norm: each channel by its own statistics, or by given ones.
+"""Batch norm, with the statistics of each channel or with given ones.
 
 Arrays come as planes, (N, C, S) with a plane of S elements for each channel of a sample, or as
-rows, (R, C) with the channels innermost. All of it is row programs, a channel being a row. Where
-there are too few channels for all threads, blocks of a channel have statistics of their own, which
-are then joined; blocks depend on the shape alone, so results don't depend on threads.
+rows, (R, C) with the channels innermost. All of it is row programs, a channel being a row. With too
+few channels for all threads, blocks of a channel have separate statistics, which are then combined;
+blocks depend only on the shape, so results don't depend on the number of threads.
 """
 
 from __future__ import annotations

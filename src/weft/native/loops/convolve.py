@@ -1,7 +1,7 @@
 """The loops of a convolution on any processor.
 
-The source is first copied by ``loops.spread``, so that what a window sees lies at the address of
-its place plus an offset of its own. Then
+The source is first copied by ``loops.spread``, so that each element of a window is at the address
+of the window's position plus a fixed offset. Then
 
 * ``dense`` packs the windows into panels for the block product of ``weft.native.gemm.packed``,
 * ``dense_weights`` does so for the gradient of the weight, from channels that lie innermost,
@@ -39,7 +39,7 @@ DOTS = 9  # taps of which `few_weights` takes the sums at a time
 
 
 def _strip(name: str, kind: str) -> str:
-    """LLVM code of the sum over taps of ``w[k] * x[offset[k] + lane]``, for several vectors."""
+    """LLVM IR of the sum over taps of ``w[k] * x[offset[k] + lane]``, for several vectors."""
     code = VectorCode(kind)
     given = "ptr noalias %x, ptr noalias %w, ptr noalias %offsets, ptr noalias %to, i64 %k_size"
     code.begin(name, given)
@@ -66,7 +66,7 @@ strip64 = Assembly("strip64", _GIVEN, lambda: _strip("strip64", "f64"))
 
 
 def _dots(name: str, kind: str) -> str:
-    """LLVM code of ``sums[j] += a * b[offset[j]]`` over a line, in lanes, for several taps."""
+    """LLVM IR of ``sums[j] += a * b[offset[j]]`` over a line, in lanes, for several taps."""
     code, taps = VectorCode(kind), range(DOTS)
     given = "ptr noalias %a, ptr noalias %b, ptr noalias %offsets, ptr noalias %sums, i64 %wide"
     code.begin(name, given)

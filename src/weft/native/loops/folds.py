@@ -1,4 +1,4 @@
-"""Padding with an array's own elements, by a table of places for each padded dimension."""
+"""Padding with an array's own elements, by an index table for each padded dimension."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Rows and elements picked and placed by index.
+"""Gathering and scattering rows and elements by index.
 
 An array is seen as (outer, n, inner) around the dimension that is indexed. Indices are checked
 where they are used: an index out of range reads the first row, and the call returns None, so that
-the reference says what is wrong. Sums are taken in the order of the indices whatever the number of
+the reference raises the error. Sums are taken in the order of the indices whatever the number of
 threads, since a thread has its own columns (or rows) of the result. The references take the sums of
 repeated rows first; for small arrays there are kernels that do the same, with the same bits.
 """
@@ -565,7 +565,7 @@ def _rows_in_place(
 
 
 def exchange_rows(x: ndarray, source: ndarray, index: ndarray, dim: int) -> ndarray:
-    """Put rows into an array, in its place; gives those that were there. For plans alone.
+    """Write rows into an array in place; returns the old ones. For plans only.
 
     Nothing is changed where an index is out of range, which sets a flag.
     """
@@ -756,7 +756,7 @@ def scatter_reduce(
 
 
 def one_hot(x: ndarray, num_classes: int) -> ndarray | None:
-    """For each index a row of zeros with a one at its place."""
+    """For each index a row of zeros with a one at the index."""
     if x.dtype != np.int64 or num_classes.__class__ is not int or num_classes < 1:
         return None
     if buffers.small(x.size * num_classes, SMALL):

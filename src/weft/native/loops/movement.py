@@ -240,7 +240,7 @@ def clone(x: ndarray, memory_format: Any = None) -> ndarray | None:
             return None
         order: Ints = (0, *range(2, x.ndim), 1)
     elif 0 in x.strides and not x.flags.c_contiguous:
-        return None  # where repeated dimensions go is for the reference to say
+        return None  # the reference decides where repeated dimensions go
     else:
         order = _memory_order(x)
     y = copied(x.transpose(order))

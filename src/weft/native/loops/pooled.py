@@ -1,10 +1,10 @@
-"""The loops of a convolution's gradients, from those of the places that a max pooling chose.
+"""The loops of a convolution's gradients, from those of the elements that a max pooling selected.
 
-Of the gradient of a convolution under max pooling most elements are zero. What is not comes as it
-leaves the pooling: values, and the place of each in its plane. A value meets one window of the
-image. With the channels innermost a row of that window is in one piece, so that a value is worth
-some whole vectors: of sums in registers for the gradient of the weight, of the image's own gradient
-in the nearest cache for the other.
+Most elements of the gradient of a convolution before max pooling are zero. The others arrive as the
+pooling returns them: values, and the index of each in its plane. A value belongs to one window of
+the image. With the channels innermost a row of that window is contiguous, so each value is
+multiplied with whole vectors: accumulated in registers for the gradient of the weight, in the
+image's own gradient in the L1 cache for the other.
 
 A window is cut into blocks of ``rows`` rows of ``vectors`` vectors. Sizes and steps come in a table
 of integers, in the order of the names below.
@@ -198,7 +198,7 @@ def gather_sums(
     parts: Ptr[f32], to: Ptr[f32], elements: Ptr[i64], pieces: i64, rows: i64, window: i64,
     size: i64, lo: i64, hi: i64,
 ):  # fmt: skip
-    # The sums over all pieces, in the place of the first; then those elements of a window's blocks
+    # The sums over all pieces, written over the first; then those elements of a window's blocks
     # that are elements of a row.
     for row in range(lo, hi):
         total = parts + row * window

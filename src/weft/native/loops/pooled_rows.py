@@ -1,8 +1,8 @@
-"""The loop of a convolution under max pooling of two by two, for few channels.
+"""The loop of a convolution fused with 2x2 max pooling, for few channels.
 
-Two lines of some rows of the result stay in registers while all that adds to them is read, from a
-source that ``loops.spread`` has copied: what a window sees lies at the address of its place plus an
-offset of its own. Then the largest of each square is written, and its place.
+Two lines of some rows of the result stay in registers while their terms are accumulated, from a
+source that ``loops.spread`` has copied: each element of a window is at the address of the window's
+position plus a fixed offset. Then the maximum of each square is written, and its index.
 """
 
 from __future__ import annotations

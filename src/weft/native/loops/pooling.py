@@ -1,9 +1,9 @@
 """Max and average pooling in one to three dimensions, and their gradients.
 
-All is done in three spatial dimensions; missing ones have size one. Arrays come as planes
-(N, C, ...) or with their channels innermost, and results have the layout of what they come from.
-Small windows' sizes are constants of the compiled code; means of other windows, and all means with
-the channels innermost, read where windows start and stop from tables.
+All loops have three spatial dimensions; missing ones have size one. Arrays come as planes (N, C,
+...) or with their channels innermost, and results have the layout of their inputs. Small windows'
+sizes are constants of the compiled code; means of other windows, and all means with the channels
+innermost, read where windows start and stop from tables.
 """
 
 from __future__ import annotations
@@ -554,7 +554,7 @@ def _even_table(size: int, n: int) -> tuple[ndarray, ...]:
 
 
 def _any_inside(size: int, n: int, k: int, s: int, p: int, d: int) -> bool:
-    """Whether every window along an axis has a place inside."""
+    """Whether every window along an axis overlaps the array."""
     if d == 1:  # no gap that the input could fall into
         return size > 0
     return all(any(0 <= o * s - p + tap * d < size for tap in range(k)) for o in range(n))
@@ -565,7 +565,7 @@ def _windows(
     spatial: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool,
     out: Ints | None = None,
 ) -> _Windows | None:  # fmt: skip
-    """The geometry of a pooling; None for what the reference refuses.
+    """The geometry of a pooling; None for arguments that the reference rejects.
 
     ``out`` is the shape of a gradient, which has to be that of the results.
     """
@@ -618,7 +618,7 @@ def _shares(units: int, work: int) -> tuple[int, int]:
 def max_pool(
     x: ndarray, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool = False
 ) -> tuple[ndarray, ndarray] | None:
-    """The largest value of every window and its flat place in the plane."""
+    """The maximum of every window and its flat index in the plane."""
     kind = _kind(x)
     shape = x.shape
     f = _windows(shape[2:], kernel, stride, padding, dilation, ceil_mode) if kind else None
@@ -704,7 +704,7 @@ def adaptive_max_pool(x: ndarray, size: Ints) -> tuple[ndarray, ndarray] | None:
 
 
 def plane_scatter(x: ndarray, indices: ndarray, shape: Ints) -> ndarray | None:
-    """Every value of ``x`` added to the place of its plane that ``indices`` names."""
+    """Every value of ``x`` added to the element of its plane at ``indices``."""
     kind = _kind(x)
     if kind is None or indices.dtype != np.int64 or not prod(shape):
         return None
@@ -720,7 +720,7 @@ def plane_scatter(x: ndarray, indices: ndarray, shape: Ints) -> ndarray | None:
 
 
 def plane_gather(x: ndarray, indices: ndarray) -> ndarray | None:
-    """The places of every plane that ``indices`` names."""
+    """The elements of every plane at ``indices``."""
     kind = _kind(x)
     if kind is None or indices.dtype != np.int64 or not indices.size:
         return None

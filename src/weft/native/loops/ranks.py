@@ -1,4 +1,4 @@
-"""The element of a rank in each row, and its place: the k-th smallest, and medians."""
+"""The element of a rank in each row, and its index: the k-th smallest, and medians."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def put_in_order(row: Ptr[T], places: Ptr[i64], i: i64, j: i64) -> None:
 
 @inline
 def selected(row: Ptr[T], places: Ptr[i64], n: i64, k: i64) -> i64:
-    """The place of what comes to rank k by Hoare's partitions about medians of three.
+    """The index of the element of rank k, by Hoare's partitions about medians of three.
 
     Which of equal elements that is follows from the steps, which are PyTorch's.
     """
@@ -142,15 +142,15 @@ def _ranked(x: ndarray, dim: int, keepdim: bool, how: int, k: int) -> Any:
 
 
 def kthvalue(x: ndarray, dim: int, keepdim: bool, k: int) -> tuple[ndarray, ndarray] | None:
-    """The k-th smallest element of each row and its place."""
+    """The k-th smallest element of each row and its index."""
     return _ranked(x, dim, keepdim, KTH, k - 1)
 
 
 def median(x: ndarray, dim: int, keepdim: bool) -> tuple[ndarray, ndarray] | None:
-    """The lower median of each row and its place, or the first NaN."""
+    """The lower median of each row and its index, or the first NaN."""
     return _ranked(x, dim, keepdim, MEDIAN, (x.shape[dim] - 1) // 2 if 0 <= dim < x.ndim else 0)
 
 
 def nanmedian(x: ndarray, dim: int, keepdim: bool) -> tuple[ndarray, ndarray] | None:
-    """The same of what is not NaN."""
+    """The same, ignoring NaN."""
     return _ranked(x, dim, keepdim, PRESENT, 0)

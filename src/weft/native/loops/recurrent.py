@@ -1,16 +1,16 @@
 """The cells of recurrent layers, and the loops through all steps of a layer.
 
-What each cell computes is said by the one of the same name in ``weft.references.recurrent``. Here a
+Each cell computes the same as the one of the same name in ``weft.references.recurrent``. Here a
 cell does ``count`` units of one row, which is a sample. The parts of its gates are ``size`` apart,
-those of the recurrent share ``span``. Gates that a cell changes come as one pointer for each, so
-that the compiler knows that they do not alias. A kernel ``..._rows`` does one step.
+those of the recurrent share ``span``. Gates that a cell modifies are passed as separate pointers,
+so that the compiler knows that they do not alias. A kernel ``..._rows`` does one step.
 
 ``forward_steps`` and ``backward_steps`` do all steps in one call. A step is cut into ``row_parts``
 times ``unit_parts`` tasks, and a thread keeps its tasks over all steps. It needs the whole state of
 its rows, so where units are divided, threads wait for each other in every step. The rows of a task
 are whole blocks of the batch, which do not depend on the number of threads; so what is summed over
-a block does not either. What other threads write is given by address: the compiler must not think
-that it knows who changes it.
+a block does not either. Data written by other threads is passed by address, so that the compiler
+makes no assumptions about it.
 """
 
 from __future__ import annotations

@@ -471,7 +471,7 @@ def _pick_step(
 def _picked(
     program: RowProgram, x: ndarray, dim: int, keepdim: bool, wanted: tuple[bool, bool] = BOTH
 ) -> Any:
-    """The chosen element of each row and its place, or None where NumPy is as good."""
+    """The selected element of each row and its index, or None where NumPy is as fast."""
     if buffers.small(x.size, SMALL):
         small = not keepdim and dim == x.ndim - 1
         return _small_pick(program, wanted)(x) if small else None
@@ -479,7 +479,7 @@ def _picked(
     if d is None or repeats(x) or not x.size or not 0 <= dim < x.ndim:
         return None
     if x.shape[dim] >= 1 << 31:
-        return None  # kernels keep the places of columns in 32 bits
+        return None  # kernels store the indices of columns in 32 bits
     x, shape = plain(x), result_shape(x.shape, (dim,), keepdim)
     outer, n, k = prod(x.shape[:dim]), x.shape[dim], prod(x.shape[dim + 1 :])
     places = buffers.empty(shape, np.int64)
@@ -496,20 +496,20 @@ def _place(program: RowProgram, x: ndarray, dim: int | None, keepdim: bool) -> n
 
 
 def argmax(x: ndarray, dim: int | None, keepdim: bool) -> ndarray | None:
-    """The place of the maximum: the first one, or the first NaN."""
+    """The index of the maximum: the first one, or the first NaN."""
     return _place(_largest_with_place, x, dim, keepdim)
 
 
 def argmin(x: ndarray, dim: int | None, keepdim: bool) -> ndarray | None:
-    """The place of the minimum: the first one, or the first NaN."""
+    """The index of the minimum: the first one, or the first NaN."""
     return _place(_least_with_place, x, dim, keepdim)
 
 
 def max_dim(x: ndarray, dim: int, keepdim: bool) -> tuple[ndarray, ndarray] | None:
-    """The maxima along a dimension and their places."""
+    """The maxima along a dimension and their indices."""
     return _picked(_largest_with_place, x, dim, keepdim)
 
 
 def min_dim(x: ndarray, dim: int, keepdim: bool) -> tuple[ndarray, ndarray] | None:
-    """The minima along a dimension and their places."""
+    """The minima along a dimension and their indices."""
     return _picked(_least_with_place, x, dim, keepdim)

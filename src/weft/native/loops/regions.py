@@ -42,7 +42,7 @@ def suppress(
 
 
 def nms(boxes: ndarray, scores: ndarray, iou_threshold: float) -> ndarray | None:
-    """The places of boxes that no kept box of a higher score overlaps by more."""
+    """The indices of boxes that no kept box of a higher score overlaps by more."""
     if boxes.dtype not in FLOATS or boxes.ndim != 2 or boxes.shape[1] != 4 or not len(boxes):
         return None
     if scores.shape != (len(boxes),) or np.isnan(boxes).any():
@@ -279,7 +279,7 @@ def pool_boxes(
 def roi_pool(
     x: ndarray, boxes: ndarray, size: Ints, scale: float
 ) -> tuple[ndarray, ndarray] | None:
-    """For each box the largest values in bins, and their places."""
+    """For each box the maxima in bins, and their indices."""
     if x.dtype not in FLOATS or boxes.dtype != x.dtype or not _fits(x.shape, boxes, size):
         return None
     bins = reference.all_pool_bins(x.shape, boxes, tuple(size), scale)

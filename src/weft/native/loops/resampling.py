@@ -162,7 +162,7 @@ def _by_taps(
     x: ndarray, spatial: Ints, size: Ints, back: bool, mode: str, align: bool, scales: Any,
     antialias: bool,
 ) -> ndarray | None:  # fmt: skip
-    """An input resized from ``spatial`` to ``size``, or a gradient taken back."""
+    """An input resized from ``spatial`` to ``size``, or a gradient in the opposite direction."""
     out = spatial if back else size
     total = x.size + prod((*x.shape[:2], *out))
     if x.dtype not in FLOATS or x.ndim not in (3, 4) or buffers.small(total, SMALL):

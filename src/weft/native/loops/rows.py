@@ -1,8 +1,8 @@
-"""Products of a few rows, which stay where they are, with a matrix that is copied into panels.
+"""Products of a few rows, which are read in place, with a matrix that is packed into panels.
 
-This is what a step of a recurrent layer needs: the same matrix meets other rows at each step, so
-copying it pays, and copying the rows does not. A panel holds some columns, row after row. How many
-rows are taken together changes no bit of the result: each element is summed on its own, in order.
+This is what a step of a recurrent layer needs: the same matrix is multiplied with different rows in
+each step, so packing it pays, and packing the rows does not. A panel holds some columns, row after
+row. Results are bit-identical for any number of rows: each element is summed separately, in order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def height(kind: str) -> int:
 
 
 def _rows(name: str, kind: str) -> str:
-    """LLVM code of ``c = a @ b`` or ``c += a @ b`` for one panel and a few rows, as they come."""
+    """LLVM IR of ``c = a @ b`` or ``c += a @ b`` for one panel and a few rows, as they come."""
     cases = range(1, height(kind) + 1)
     lines = [Block(kind, "%apart", 1).declared()]
     for rows in cases:

@@ -71,7 +71,7 @@ def _scan(
 
 
 def _scanned(program: RowProgram, x: ndarray, dim: int, back: bool, places: bool) -> Any:
-    """What goes on along a dimension of a row-major array, with its places if there are any."""
+    """A running function along a dimension of a row-major array, with indices if it has any."""
     if dim == x.ndim - 1:
         found = _small_scan(program, back)(x)
         if found is not None:
@@ -102,7 +102,7 @@ def cumprod(x: ndarray, dim: int) -> ndarray | None:
 
 
 def cummax(x: ndarray, dim: int) -> tuple[ndarray, ndarray] | None:
-    """The greatest element so far along a dimension, and the place where it was last."""
+    """The running maximum along a dimension, and the index of its last occurrence."""
     return _scanned(_greatest_so_far, x, dim, False, True)
 
 

@@ -1,4 +1,4 @@
-"""What loops over rows share: short rows transposed, and sums and products in any order."""
+"""Shared code of loops over rows: transposing short rows, and sums and products in any order."""
 
 from __future__ import annotations
 

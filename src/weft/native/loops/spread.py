@@ -1,13 +1,13 @@
 """Copies of images with padding around them, cut into the phases of a stride.
 
-In such a copy what a window sees is at the address of its place plus an offset of its own,
-whatever the stride, the padding, the dilation and the number of dimensions.
+In such a copy each element of a window is at the address of the window's position plus a fixed
+offset, for any stride, padding, dilation and number of dimensions.
 
 The loops take a table of integers: the number of channels; the steps of the array in (n, c, z, y,
 x); then for z, y and x in turn its size, the padding before it, the stride, the number of phases
 and the size of a phase. ``phases`` has the phases of z, y and x one after the other; ``spans`` for
-each phase of x the first place that is inside of the array, the end of those, and where the first
-lies in the array.
+each phase of x the first place that is inside the array, the end of those, and where the first lies
+in the array.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LINE = 16  # elements of a line of the cache
 
 
 def _transpose(name: str, kind: str) -> str:
-    """LLVM code that copies four rows of four, ``step`` apart, as columns to four places."""
+    """LLVM IR that copies four rows of four, ``step`` apart, as columns to four places."""
     scalar, align = FLOATS[kind], SIZES[kind]
     vector = f"<4 x {scalar}>"
     low, high = "<i32 0, i32 4, i32 1, i32 5>", "<i32 2, i32 6, i32 3, i32 7>"

@@ -1,4 +1,4 @@
-"""The largest values of squares of two by two side by side, written as LLVM code."""
+"""The maxima of adjacent 2x2 squares, written in LLVM IR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of the Mersenne Twister (MT19937), and Bernoulli and normal samples made of them."""
+"""Words of the Mersenne Twister (MT19937), and Bernoulli and normal samples computed from them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """The loops of Winograd convolutions.
 
-An input is cut into *tiles* of n by n that overlap; each gives m by m elements of the result.
-Tiles and windows are transformed so that a convolution becomes n*n products of matrices, one for
-each *point*. For m = 2 that is 16 multiplications with n = 4 (windows of 3x3) in place of 36, and 9
-with n = 3 (2x2) in place of 16; for m = 4 it is 36 with n = 6 in place of 144, and 25 with n = 5 in
-place of 64. Transforms are sums and differences of a few elements. With a line ``d`` of a tile, a
-line ``w`` of a window and the result ``y``, the points of n = 3 are::
+An input is cut into *tiles* of n by n that overlap; each gives m by m elements of the result. Tiles
+and windows are transformed so that a convolution becomes n*n products of matrices, one for each
+*point*. For m = 2 that is 16 multiplications with n = 4 (windows of 3x3) instead of 36, and 9 with
+n = 3 (2x2) instead of 16; for m = 4 it is 36 with n = 6 instead of 144, and 25 with n = 5 instead
+of 64. Transforms are sums and differences of a few elements. With a line ``d`` of a tile, a line
+``w`` of a window and the result ``y``, the points of n = 3 are::
 
     (d0 - d1) w0,   d1 (w0 + w1),   (d1 - d2) w1;   y0 = p0 + p1,   y1 = p1 - p2
 
@@ -20,13 +20,13 @@ the sum of the products times 1, p, p^2 and p^3. The last point is infinity. The
 -5/8, 3/2 and -3/2 for n = 6, and 0, -1, 1/2 and 2 for n = 5: of those whose transforms are short,
 these were measured to round least. Errors are three times and twice those of m = 2.
 
-The gradient of the weight comes from the same products, with each transform turned around.
+The gradient of the weight uses the same products, with each transform transposed.
 
 Images are copied with their channels innermost first, so that a transform is arithmetic on whole
-vectors of channels. A column is what a tile is multiplied with in one product: a channel, in one
-phase of the stride. Tiles are the rows of the left matrix of each product, and are transformed,
-multiplied and transformed back piece by piece, in a cache. Results are transposed as they are
-written. Sizes and steps come in a table of integers, in the order of the names below.
+vectors of channels. A column of the left matrix is a channel, in one phase of the stride; its rows
+are tiles, which are transformed, multiplied and inverse-transformed piece by piece, in a cache.
+Results are transposed as they are written. Sizes and steps come in a table of integers, in the
+order of the names below.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from weft.native.gemm.blocks import tile_by_columns, tile_by_rows, transpose
 WIDE, HIGH, LINES = 0, 1, 2
 IN_Y, IN_X = 3, 4
 OUT_N, OUT_Y = 5, 6
-SEEN_Y, SEEN_X = 7, 8  # places of the result, which may end inside of a tile
+SEEN_Y, SEEN_X = 7, 8  # places of the result, which may end inside a tile
 CHANNELS, PHASES = 9, 10  # of the source
 ROWS, ROW_STEP = 11, 12  # of the result: its channels
 FULL = 13  # rows in a panel, or channels for the gradient of a weight

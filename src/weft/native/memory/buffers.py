@@ -15,11 +15,11 @@ ndarray = np.ndarray
 
 
 class Unplannable(Exception):
-    """A kernel that does something which a list of native calls can't repeat."""
+    """A kernel does something that a list of native calls can't reproduce."""
 
 
 class Planner(Protocol):
-    """What is told of memory while a plan is made."""
+    """The interface that is notified of memory while a plan is made."""
 
     def allocated(self, array: ndarray, zeroed: bool) -> None: ...
     def constant(self, array: ndarray) -> None: ...
@@ -34,24 +34,24 @@ class Planner(Protocol):
 
 # Not empty: kernels take arrays of any size, for tests.
 ANY_SIZE: list[bool] = []
-# The plans that are being made, by thread. Nearly always there are none, and nobody asks further.
+# The plans being made, by thread. Nearly always there are none, which makes the check cheap.
 PLANNERS: dict[int, Planner] = {}
 
 
 def planner() -> Planner | None:
-    """What notes the calls of this thread for a plan, if it makes one."""
+    """The recorder of this thread's plan, if it makes one."""
     return PLANNERS.get(get_ident()) if PLANNERS else None
 
 
 def read(array: ndarray) -> None:
-    """Note that values are read here and now; in a plan there are none yet."""
+    """Report that values are read; in a plan there are none."""
     watching = planner()
     if watching is not None and watching.holds(array):
-        raise Unplannable(f"values of {array.dtype} that no kernel reads")
+        raise Unplannable(f"dtype {array.dtype}, which no kernel supports")
 
 
 def known(made: ndarray) -> ndarray:
-    """A new array of undefined values that was just made, as a plan is told of it."""
+    """Report a newly allocated array of undefined values to the plan."""
     if PLANNERS and (plan := planner()) is not None:
         plan.allocated(made, False)
         made.flags.writeable = False  # a write by NumPy would not be part of the plan
@@ -79,7 +79,7 @@ def empty_like(model: ndarray, dtype: Any = None) -> ndarray:
 
 
 def constant(*arrays: ndarray | None) -> None:
-    """Say of arrays that they are the same in every run of a plan: tables of places, say."""
+    """Declare that arrays are the same in every run of a plan: index tables, for example."""
     if PLANNERS and (plan := planner()) is not None:
         for array in arrays:
             if array is not None:
@@ -87,7 +87,9 @@ def constant(*arrays: ndarray | None) -> None:
 
 
 def may_alias(results: Any, sources: Any) -> None:
-    """Say that each result may be written over its source: element by element, and read before."""
+    """Declare that each result may be written over its source: elementwise, each element read
+    before it is written.
+    """
     if PLANNERS and (plan := planner()) is not None:
         for result, source in zip(results, sources, strict=True):
             plan.may_alias(result, source)
@@ -111,7 +113,7 @@ def copied(x: ndarray) -> ndarray:
 
 
 def wrong(flag: ndarray) -> bool:
-    """Whether a kernel has put something into its flags: then its results are not to be used."""
+    """Whether a kernel has set its flags: then its results are invalid."""
     plan = planner()
     if plan is None:
         return bool(flag.any())

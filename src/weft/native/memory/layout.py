@@ -1,4 +1,4 @@
-"""Memory layouts of arrays, as loops ask for them."""
+"""Memory layouts of arrays, as required by loops."""
 
 from __future__ import annotations
 

@@ -1,19 +1,19 @@
 """A pool for the memory of large arrays.
 
-Fresh memory costs a page fault for every 4 kB, which is more than most kernels do with it. NumPy
-lets a program provide the allocator, so all arrays of a process that uses native
-kernels come from here, whoever makes them. Freed blocks are kept in lists by size (eight sizes for
-each doubling) and given out again, also for somewhat less than they hold; blocks below ``SMALL``
-are left to NumPy's own cache.
+Fresh memory costs a page fault for every 4 kB, which takes longer than most kernels need for it.
+NumPy lets a program provide the allocator, so all arrays of a process that uses native kernels come
+from here, whatever code allocates them. Freed blocks are cached in lists by size class (eight for
+each doubling) and reused, also for somewhat smaller requests; blocks below ``SMALL`` are left to
+NumPy's own cache.
 
-From ``MAPPED`` bytes on a block is a mapping of its own and not a piece of the heap. Among the many
-small objects with longer lives that are there (Python's objects, oneDNN's programs), blocks of
-ever changing sizes would leave gaps that nothing fits into, so that the heap only grows. From
-``HUGE`` bytes on it asks for huge pages, which cost fewer faults and fewer misses of the TLB.
+From ``MAPPED`` bytes on a block is a separate mapping and not part of the heap. Among the many
+small, long-lived objects there (Python's objects, oneDNN's programs), blocks of changing sizes
+would leave gaps that nothing fits into, so the heap would only grow. From ``HUGE`` bytes on it asks
+for huge pages, which cost fewer faults and fewer misses of the TLB.
 
-What is kept is bounded: a new block is only taken from the system beside kept ones as long as used
-and kept memory together stay within the most that was ever in use at once and some more; beyond
-that kept blocks of other sizes are given back first.
+The cache is bounded: a new block is only allocated from the system while used and cached memory
+together stay within the peak of used memory plus a margin; beyond that cached blocks of other sizes
+are released first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HUGE = 1 << 22  # bytes from which huge pages are asked for, as NumPy's own allo
 HEAD = 64  # bytes before a block: ..., where it begins, what was mapped (or 0), class, mark
 MARK = 0x77EF_7B10_C4ED_5A11  # with the address, the mark of a block that was made here
 
-# The words of the pool's memory, as both sides know them.
+# The layout of the pool's state, shared by Python and compiled code.
 LOCK, KEPT, USED, PEAK, HITS, MISSES, RETURNED, LIMIT = range(8)
 DEFAULT = 8  # NumPy's own context, malloc, calloc, realloc, free
 CLASSES = 16
@@ -53,7 +53,7 @@ STATISTICS = {
 
 
 def _by_numpy(which: int, call: str, given: str) -> str:
-    """LLVM code that calls a function of NumPy's own allocator with its context."""
+    """LLVM IR that calls a function of NumPy's own allocator with its context."""
     return f"""  %ctxp = call ptr @word(ptr %c, i64 {DEFAULT})
   %ctx = load ptr, ptr %ctxp
   %fnp = call ptr @word(ptr %c, i64 {DEFAULT + which})
@@ -475,7 +475,7 @@ class _Allocator(ctypes.Structure):
 
 
 class _MemoryHandler(ctypes.Structure):
-    """NumPy's own form of a handler of array memory (NEP 49)."""
+    """NumPy's struct of a memory handler (NEP 49)."""
 
     _fields_ = [
         ("name", ctypes.c_char * 127),
@@ -538,7 +538,7 @@ class Pool:
             api.Py_IncRef(ctypes.py_object(needed))
 
     def _unlock(self) -> None:
-        # A thread that held the lock while the process forked does not exist here.
+        # A thread that held the lock at the fork does not exist here.
         self.words[LOCK] = 0
 
     def enter(self) -> None:
@@ -550,19 +550,19 @@ class Pool:
         self.set_handler(self.default)
 
     def trim(self) -> int:
-        """Give all kept blocks back to the system; how many bytes that were."""
+        """Release all cached blocks to the system; returns their size in bytes."""
         freed = self.give_back((1 << 63) - 1)
         with contextlib.suppress(AttributeError):  # glibc has it
             ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
         return freed
 
     def give_back(self, size: int) -> int:
-        """Give kept blocks back, the largest first, until they make up a size; how many bytes."""
-        with MAKING:  # a child must not find the lists as they are being emptied
+        """Release cached blocks, the largest first, up to a size; returns the bytes released."""
+        with MAKING:  # a child must not inherit half-emptied lists
             return self._trim(ctypes.addressof(self.words), size)
 
     def stats(self) -> dict[str, int]:
-        """Bytes in use and kept, and how often a block was at hand."""
+        """Bytes in use and cached, and how often a cached block was reused."""
         return {name: self.words[place] for name, place in STATISTICS.items()}
 
     def set_limit(self, most: int) -> None:

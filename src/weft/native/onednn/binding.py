@@ -37,7 +37,7 @@ class OneDNNLibrary:
         if self.version < (3, 0, 0):
             raise OSError(f"version {_dotted(self.version)} is older than 3.0")
         if found.cpu not in (_SEQUENTIAL, _OPENMP):
-            raise OSError("it was built for another threading runtime than OpenMP")
+            raise OSError("it was built for a threading runtime other than OpenMP")
         self.parallel = found.cpu == _OPENMP
         place = ffi.new("void **")
         if self.functions.dnnl_engine_create(place, _CPU, 0):
@@ -71,7 +71,7 @@ def _candidates() -> Iterator[str]:
 
 @once
 def _load() -> OneDNNLibrary | str:
-    """The library, or a sentence that says why there is none."""
+    """The library, or a sentence that says why it is missing."""
     wish = os.environ.get("WEFT_ONEDNN", "")
     if wish.lower() in ("off", "0", "no", "false"):
         return "oneDNN is switched off by WEFT_ONEDNN."
@@ -117,14 +117,14 @@ def version() -> str | None:
 
 
 def _guard_forks(library: OneDNNLibrary) -> None:
-    """Let a forked child compute: OpenMP's threads don't exist there, though its state says so."""
+    """Make forked children work: OpenMP's threads don't exist there, although its state says so."""
     pause = library.optional("omp_pause_resource_all")
     if pause is not None:
         os.register_at_fork(before=lambda: pause(_PAUSE))
 
 
 class _Told(threading.local):
-    """OpenMP keeps its limit by thread, so every thread has to be told."""
+    """OpenMP keeps its limit per thread, so it must be set in every thread."""
 
     count = 0
 
@@ -133,7 +133,7 @@ _told = _Told()
 
 
 def obey() -> None:
-    """Tell this thread's OpenMP how many threads were asked for."""
+    """Set the requested number of threads in this thread's OpenMP."""
     wanted = threads.count()
     if _told.count != wanted:
         found = library()

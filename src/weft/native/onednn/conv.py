@@ -99,7 +99,7 @@ def _extent(x: Ints, w: Ints, stride: Ints, padding: Ints, dilation: Ints) -> In
 
 
 def _fits(a: Array, b: Array, x: Ints, w: Ints, y: Ints, groups: int) -> bool:
-    """Whether arrays and sizes are ours; the reference explains what is wrong with others."""
+    """Whether arrays and sizes are supported; the reference raises the errors for others."""
     return (
         a.dtype == _FLOAT32
         and b.dtype == _FLOAT32
@@ -120,7 +120,7 @@ def _adds(bias: Array | None, channels: int) -> bool:
 def _layout(a: Array) -> str:
     """The layout that an array has, or is nearest to."""
     row_major, last, steps = a.flags.c_contiguous, channels_last(a).flags.c_contiguous, a.strides
-    if row_major and last:  # one channel or one place: only the strides tell what was meant
+    if row_major and last:  # one channel or one pixel: only the strides show the layout
         return LAST if steps[1] < max(steps[2:]) else PLAIN
     if row_major or last:
         return LAST if last else PLAIN

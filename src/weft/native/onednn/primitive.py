@@ -41,7 +41,7 @@ class OneDNNRefused(Exception):
 
 
 def _made(create: Callable[..., int], destroy: Any, *args: Any) -> Any:
-    """What a create function makes, destroyed when nobody holds it."""
+    """The object that a create function returns, destroyed when it is no longer referenced."""
     place = FFI.new("void **")
     if create(place, *args):
         raise OneDNNRefused
@@ -273,7 +273,7 @@ class PrimitiveSequence:
         return not status
 
     def _planned(self, plan: buffers.Planner, *pointers: int) -> bool:
-        """Let a plan note what a run does: it gets memory objects of its own."""
+        """Record a run in a plan, with its own memory objects."""
         runner = _Runner(self)
         word = lambda handle: int(FFI.cast("uintptr_t", handle))
         arena = pointer(buffers.empty(self.size, np.uint8)) if self.size else 0
@@ -305,7 +305,7 @@ def _built(
 
 
 class Programs:
-    """Programs by key. Half of them are kept for certain: those that were used last."""
+    """Programs by key. At least the most recently used half of them is kept."""
 
     def __init__(self, limit: int = binding.KEPT) -> None:
         self._half = limit // 2

@@ -267,7 +267,7 @@ def flex_attention(
     block_mask: BlockMask | None = None, scale: float | None = None, enable_gqa: bool = False,
     return_lse: bool = False, kernel_options: Any = None, *, return_aux: AuxRequest | None = None,
 ) -> Any:  # fmt: skip
-    """Attention with ``score_mod(score, batch, head, query, key)`` in the place of each score.
+    """Attention with ``score_mod(score, batch, head, query, key)`` instead of each score.
 
     Queries that see nothing give zeros. Gradients reach what the function holds, too.
     """

@@ -1,6 +1,6 @@
 """Gradients for each example of a batch, left at the parameters by an ordinary backward pass.
 
-A module is called with ``ExpandedWeight`` objects in the place of its parameters. The functions of
+A module is called with ``ExpandedWeight`` objects instead of its parameters. The functions of
 layers that know how to treat one run once for the whole batch, as always; their backward pulls the
 gradient back through the same function for each example, by ``vmap``.
 """

@@ -15,7 +15,7 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """Call a module with other tensors in the place of its own."""
+    """Call a module with other tensors instead of its own."""
     from weft.func import functional_call as call
 
     warnings.warn(

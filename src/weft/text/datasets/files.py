@@ -43,7 +43,7 @@ def open_text(path: str, newline: str | None = None) -> TextIO:
 
 
 class LineDataset(IterableDataset):
-    """Items read from files anew for each pass."""
+    """Items read from files again for each pass."""
 
     def __init__(self, name: str, read: Callable[[], Iterable[Any]]) -> None:
         self.name = name

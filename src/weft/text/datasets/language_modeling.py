@@ -91,7 +91,7 @@ class _Known(LanguageModelingDataset):
         vectors: Any = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """Iterators over stretches of the three texts."""
+        """Iterators over segments of the three texts."""
         text = data.Field()
         parts = cls.splits(text, root=root, **kwargs)
         text.build_vocab(parts[0], vectors=vectors)

@@ -67,7 +67,7 @@ def greedy_search(
 
 
 class _Beams:
-    """The hypotheses of one row: those that go on, and the best that ended."""
+    """The hypotheses of one row: the active ones, and the best finished ones."""
 
     def __init__(self, width: int, penalty: float) -> None:
         self.width = width
@@ -84,7 +84,7 @@ class _Beams:
         self.ended = sorted(self.ended, key=lambda pair: -pair[0])[: self.width]
 
     def check(self, best: float, tokens: list[int], longest: int) -> None:
-        """Stop once nothing that goes on can become better than the worst that is kept.
+        """Stop once no active hypothesis can become better than the worst one kept.
 
         Scores only fall, and a longer sentence is divided by more, so the bound is the longest.
         """
@@ -146,7 +146,7 @@ def _expanded(
         return [(0, end)] * row.width
     scores = weft.tensor([score for score, _ in live], dtype=log_p.dtype)
     total = (log_p[: len(live)] + scores[:, None]).reshape(-1)
-    # Each beam ends in at most one way, so twice as many leave enough that go on.
+    # Each beam ends in at most one way, so twice as many leave enough active ones.
     best, where = total.topk(min(2 * row.width, total.numel()))
     size = log_p.shape[-1]
     grown: list[tuple[float, list[int]]] = []

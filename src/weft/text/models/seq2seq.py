@@ -119,7 +119,7 @@ class AttentionSeq2Seq(Translator):
         """Logits (batch, time, vocabulary) of the token behind each target token.
 
         With ``teacher_forcing`` below 1 a step now and then reads the likeliest token of the step
-        before in the place of the target's.
+        before instead of the target's.
         """
         state = self.begin(src)
         if not self.early and teacher_forcing >= 1:

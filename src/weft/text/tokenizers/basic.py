@@ -112,7 +112,7 @@ def _of_library(name: str, language: str) -> Tokenizer | None:
 
 
 def get_tokenizer(tokenizer: str | Tokenizer | None, language: str = "en") -> Tokenizer:
-    """A tokeniser by its name; None splits at white space, a function is given back.
+    """A tokeniser by its name; None splits at white space, a function is returned as it is.
 
     >>> get_tokenizer("char")("ab")
     ['a', 'b']

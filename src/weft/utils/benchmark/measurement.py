@@ -112,7 +112,7 @@ class Measurement:
 
     @property
     def iqr(self) -> float:
-        """How far apart the middle half of the times lies."""
+        """The interquartile range of the times."""
         return self._percentile(75) - self._percentile(25)
 
     @property

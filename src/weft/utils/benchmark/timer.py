@@ -21,7 +21,7 @@ class Language(enum.Enum):
 
 
 class Timer:
-    """Times a statement, with as many threads as told (one, unless told otherwise).
+    """Times a statement, with a given number of threads (default: one).
 
     >>> timer = torch.utils.benchmark.Timer("x + 1", globals={"x": torch.ones(2)})
     >>> timer.timeit(10).mean < 1.0

@@ -73,9 +73,9 @@ class DataLoader(Generic[T_co]):
 
     __initialized = False
     __multiprocessing_context: Any = None
-    # Kept for ``state_dict``: where the next iteration is to go on, and how far the last one is.
-    # Iterating reads and writes both past a subclass's own attribute access, which sees
-    # what PyTorch's loader asks for and no more.
+    # Kept for ``state_dict``: where the next iteration resumes, and the progress of the last one.
+    # Iterating reads and writes both past a subclass's own attribute access, which sees what
+    # PyTorch's loader asks for and no more.
     _saved: dict[str, Any] | None = None
     _progress: IterationPosition | None = None
 
@@ -127,7 +127,7 @@ class DataLoader(Generic[T_co]):
         )
         self.persistent_workers = persistent_workers
         self._iterator: _MultiProcessingDataLoaderIter | None = None
-        self._IterableDataset_len_called: int | None = None  # what __len__ said of a stream
+        self._IterableDataset_len_called: int | None = None  # the __len__ of a stream
         self.__initialized = True
         self.check_worker_number_rationality()
 
@@ -197,7 +197,8 @@ class DataLoader(Generic[T_co]):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Let the next iteration go on where a loader made in the same way stood.
+        """Resume the next iteration from the saved position of a loader constructed in the same
+        way.
 
         >>> loader = DataLoader(range(6), batch_size=2)
         >>> batches = iter(loader)
@@ -382,7 +383,7 @@ class _BaseDataLoaderIter:
         return data
 
     def _count(self) -> None:
-        """Account for one more batch, and warn of a stream that is longer than it said."""
+        """Count one more batch, and warn if a stream is longer than its ``__len__``."""
         self._num_yielded += 1
         promised = self._IterableDataset_len_called
         if self._dataset_kind and promised is not None and self._num_yielded > promised:
@@ -498,7 +499,7 @@ class _Worker:
         self.number = job.worker_id
         self.active = True  # False once its part of a stream is at its end
         self.waiting = 0
-        self.ending: Any = None  # what it said of its state at the end of its part
+        self.ending: Any = None  # the state that it reported at the end of its part
 
 
 class _MultiProcessingDataLoaderIter(_Batches):
@@ -585,7 +586,7 @@ class _MultiProcessingDataLoaderIter(_Batches):
         free = [w for w in turns if w.active]
         if not free:
             return None
-        # In order each has its turn; otherwise whoever has least to do, so that none idles.
+        # In order, workers take turns; otherwise the least busy one is chosen, so that none idles.
         chosen = free[0] if self._in_order else min(free, key=lambda w: w.waiting)
         while next(self.turn) is not chosen:
             pass

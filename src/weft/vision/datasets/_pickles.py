@@ -83,7 +83,7 @@ def _encoded(text: Any, encoding: Any = "latin1") -> bytes:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """Containers with arrays in the place of stand-ins."""
+    """Containers with placeholders replaced by arrays."""
     if depth > 20:
         raise pickle.UnpicklingError("the pickle is nested too deeply")
     if isinstance(value, _Array):

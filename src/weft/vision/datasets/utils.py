@@ -66,7 +66,7 @@ def download_url(
     md5: str | None = None,
     max_redirect_hops: int = 3,
 ) -> None:
-    """Download a file into a folder; a stopped download goes on where it was.
+    """Download a file into a folder; an interrupted download is resumed.
 
     It stands under its name only once it is whole and its checksum is right.
     """
@@ -117,7 +117,7 @@ def extract_archive(
             archive.extractall(target, filter="data")
     elif source.endswith(".zip"):
         with zipfile.ZipFile(source) as archive:
-            archive.extractall(target)  # zipfile keeps names inside of the folder
+            archive.extractall(target)  # zipfile keeps names inside the folder
     elif source.endswith(".gz"):
         target = os.path.join(target, os.path.basename(source)[:-3])
         with gzip.open(source) as packed, open(target, "wb") as file:

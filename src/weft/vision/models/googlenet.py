@@ -91,7 +91,7 @@ def from_imagenet(x: Tensor) -> Tensor:
 
 
 def wants_init(init_weights: bool | None, name: str) -> bool:
-    """Whether to draw weights anew, with a warning where the caller has not said."""
+    """Whether to reinitialise weights, with a warning if the caller has not specified it."""
     if init_weights is None:
         warnings.warn(
             f"The default weight initialization of {name} will be changed in future releases of "

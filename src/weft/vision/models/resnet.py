@@ -245,11 +245,11 @@ def resnext101_64x4d(**kwargs: Any) -> ResNet:
 
 @model("Wide_ResNet50_2_Weights")
 def wide_resnet50_2(**kwargs: Any) -> ResNet:
-    """ResNet-50 with twice the width inside of its blocks."""
+    """ResNet-50 with twice the width inside its blocks."""
     return ResNet(Bottleneck, [3, 4, 6, 3], **{"width_per_group": 128, **kwargs})
 
 
 @model("Wide_ResNet101_2_Weights")
 def wide_resnet101_2(**kwargs: Any) -> ResNet:
-    """ResNet-101 with twice the width inside of its blocks."""
+    """ResNet-101 with twice the width inside its blocks."""
     return ResNet(Bottleneck, [3, 4, 23, 3], **{"width_per_group": 128, **kwargs})

@@ -51,7 +51,7 @@ def roi_align(
     sampling_ratio: int = -1,
     aligned: bool = False,
 ) -> Tensor:
-    """Means of bilinear samples in a grid of bins inside of each box.
+    """Means of bilinear samples in a grid of bins inside each box.
 
     >>> import weft
     >>> x = weft.arange(16.0).reshape(1, 1, 4, 4)
@@ -75,7 +75,7 @@ def roi_pool(
     output_size: int | tuple[int, int],
     spatial_scale: float = 1.0,
 ) -> Tensor:
-    """The largest values in a grid of bins inside of each box."""
+    """The largest values in a grid of bins inside each box."""
     rows = _rows(input, boxes, "roi_pool").detach()
     return roi_pool_op(input, rows, size=_pair(output_size), scale=float(spatial_scale))[0]
 

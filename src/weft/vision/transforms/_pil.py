@@ -22,7 +22,7 @@ def channels(img: Any) -> int:
 
 
 def _fill(fill: Any, img: Any, name: str = "fillcolor") -> dict[str, Any]:
-    """The colour for places outside of the image, as Pillow takes it."""
+    """The colour for places outside the image, as Pillow takes it."""
     bands = channels(img)
     if fill is None:
         fill = 0
@@ -56,7 +56,7 @@ def vflip(img: Any) -> Any:
 
 
 def crop(img: Any, top: int, left: int, height: int, width: int) -> Any:
-    """A part of an image; what lies outside of it is zero."""
+    """A part of an image; pixels outside it are zero."""
     return img.crop((left, top, left + width, top + height))
 
 

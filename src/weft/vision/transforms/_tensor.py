@@ -126,7 +126,7 @@ def normalize(tensor: Tensor, mean: Any, std: Any, inplace: bool = False) -> Ten
 
 
 def crop(img: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
-    """A part of an image; what lies outside of it is zero."""
+    """A part of an image; pixels outside it are zero."""
     need_image(img)
     h, w = img.shape[-2:]
     right, bottom = left + width, top + height
@@ -225,7 +225,7 @@ def resize(
 
 
 def _sampled(img: Tensor, grid: Tensor, mode: str, fill: Any) -> Tensor:
-    """An image read at the points of a grid; outside of it is the fill colour."""
+    """An image read at the points of a grid; outside it is the fill colour."""
     batch, back = _as_batch(img, grid.dtype if not img.is_floating_point() else img.dtype)
     if not isinstance(fill, (list, tuple, type(None))):
         fill = [float(fill)]

@@ -182,7 +182,7 @@ def pad(img: Image, padding: Any, fill: Any = 0, padding_mode: str = "constant")
 
 
 def crop(img: Image, top: int, left: int, height: int, width: int) -> Image:
-    """A part of an image; what lies outside of it is zero."""
+    """A part of an image; pixels outside it are zero."""
     kernels = _tensor if _is_tensor(img) else _pil
     return kernels.crop(img, top, left, height, width)
 

@@ -1,4 +1,4 @@
-"""The training learns, and goes on exactly where it was stopped."""
+"""The training learns, and resumes exactly where it was stopped."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class ExplainOutput:
 def explain(f: Callable, *extra_args: Any, **extra_kwargs: Any) -> Any:
     """A function that calls ``f`` four times, compiled, and says what was found.
 
-    Where a stretch ends early is known once it was followed, so that one call is not enough.
+    Where a segment ends early is known once it was followed, so one call is not enough.
 
     >>> found = torch._dynamo.explain(lambda x: x.sin() + 1)(torch.ones(2))
     >>> found.graph_count, found.graph_break_count, found.op_count
@@ -104,7 +104,7 @@ def optimize(backend: Any = "inductor", *, nopython: bool = False, **kwargs: Any
 
 
 def run(fn: Callable | None = None) -> Any:
-    """The function itself, which goes on with what it knows."""
+    """The function itself, which continues with what it has learned."""
     return run if fn is None else fn
 
 

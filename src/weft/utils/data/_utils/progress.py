@@ -1,4 +1,4 @@
-"""How far an epoch of a loader has come, so that another process can go on from there."""
+"""The progress of a loader's epoch, so that another process can resume from there."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class WorkerProgress:
         self.batches = 0
         self.begin: Any = None  # its random states before its first batch; None when just seeded
         self.random: Any = None  # and after its last one
-        self.dataset: Any = None  # what the dataset's own state_dict said
+        self.dataset: Any = None  # the dataset's own state_dict
 
     def note(self, seen: dict[str, Any] | None) -> None:
-        """Keep what the worker said of its state, which it does only where that changed."""
+        """Store the state that a worker reported, which it does only if it has changed."""
         for name, value in (seen or {}).items():
             setattr(self, name, value)
 

@@ -43,7 +43,7 @@ def get_worker_info() -> WorkerInfo | None:
 
 
 class Resume(NamedTuple):
-    """Where a worker goes on, and how many samples a batch of a stream has."""
+    """The position at which a worker resumes, and the batch size of a stream."""
 
     batches: int
     random: Any
@@ -53,7 +53,7 @@ class Resume(NamedTuple):
 
 @dataclass
 class Task:
-    """All that a worker is told when it starts."""
+    """Everything that a worker receives when it starts."""
 
     dataset: Any
     iterable: bool
@@ -208,7 +208,7 @@ class _Watch:
         self.seen = Fingerprint()
 
     def note(self, fetcher: Fetcher | None) -> dict[str, Any] | None:
-        """What the main process must know so that another worker could go on from here."""
+        """The state that the main process needs so that another worker can resume from here."""
         found: dict[str, Any] = {}
         now = Fingerprint()
         if now != self.seen:
@@ -266,7 +266,7 @@ def _start(job: Task) -> None:
 def _answer(
     connection: Connection, task: Any, kind: str, answer: Any, note: Any, where: str
 ) -> bool:
-    """Send a result; False if nobody is there to take it."""
+    """Send a result; False if the receiver is gone."""
     if isinstance(answer, Failure):
         kind = "failure"
     try:

@@ -1,4 +1,6 @@
-"""The second stage of Faster R-CNN and its kin: classes, boxes, masks, keypoints of proposals."""
+"""The second stage of Faster R-CNN and related models: classes, boxes, masks, keypoints of
+proposals.
+"""
 
 from __future__ import annotations
 

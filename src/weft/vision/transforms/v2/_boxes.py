@@ -39,7 +39,7 @@ def _corners(boxes: Any) -> Tensor:
 
 
 def clamped(corners: Tensor, canvas: Size, mode: str | None) -> Tensor:
-    """Corners inside of the canvas, unless the mode is None."""
+    """Corners inside the canvas, unless the mode is None."""
     if mode is None:
         return corners
     xs, ys = corners[..., 0::2].clamp(0, canvas[1]), corners[..., 1::2].clamp(0, canvas[0])

@@ -244,7 +244,7 @@ def resize(
 
 
 def crop(inpt: Any, top: int, left: int, height: int, width: int) -> Any:
-    """A part; what lies outside of the input is zero."""
+    """A part; pixels outside the input are zero."""
 
     def pixels(x: Any) -> Any:
         return v1.crop(x, top, left, height, width)
@@ -627,7 +627,7 @@ def sanitize_bounding_boxes(
     min_size: float = 1.0,
     min_area: float = 1.0,
 ) -> tuple[Any, Tensor]:
-    """The boxes that lie inside of their canvas and are not too small, and which they are."""
+    """The boxes that are inside their canvas and not too small, and their mask."""
     if not isinstance(bounding_boxes, BoundingBoxes):
         if format is None or canvas_size is None:
             raise ValueError(
@@ -648,7 +648,7 @@ def sanitize_bounding_boxes(
 
 
 def sanitize_keypoints(key_points: Any, canvas_size: Any = None) -> tuple[Any, Tensor]:
-    """The points (or groups of them) that lie inside of their canvas, and which they are."""
+    """The points (or groups of them) that are inside their canvas, and their mask."""
     plain = key_points.as_subclass(Tensor)
     height, width = canvas_size if canvas_size is not None else key_points.canvas_size
     inside = (plain >= 0).all(-1) & (plain[..., 0] < width) & (plain[..., 1] < height)

@@ -281,7 +281,7 @@ class ClampBoundingBoxes(Transform):
         self.clamping_mode = clamping_mode
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Boxes inside of their canvas."""
+        """Boxes inside their canvas."""
         return F.clamp_bounding_boxes(inpt, clamping_mode=self.clamping_mode)
 
 
@@ -291,7 +291,7 @@ class ClampKeyPoints(Transform):
     _transformed_types = (KeyPoints,)
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Points inside of their canvas."""
+        """Points inside their canvas."""
         return F.clamp_keypoints(inpt)
 
 
@@ -378,7 +378,7 @@ class SanitizeBoundingBoxes(_Sanitize):
 
 
 class SanitizeKeyPoints(_Sanitize):
-    """Leaves out points that lie outside, with their labels."""
+    """Removes points outside the image, with their labels."""
 
     _kinds = (KeyPoints,)
 
