@@ -50,12 +50,14 @@ from weft.core.inplace import cells_of, note_change, note_changes, tick
 from weft.core.modes import MODES, SPECIAL, State
 from weft.core.pending import region_of
 from weft.core.tensor import Tensor, let_tensors_wait
+from weft.graph.collecting import collect_as_usual, put_off_collection
 from weft.graph.spec import listening
 
 new, getrefcount = object.__new__, sys.getrefcount
 array_of = Tensor.__dict__["_a"].__get__
 PLAIN_PASS = (None, False, None)  # the options of a backward pass that has none
 PLANS = 8  # sets of held results that a point has plans for
+MANY = 200  # pending calls, whose tensors set off a pass of the cyclic garbage collector
 
 # Ops that run at once: they fail by value, or what they give depends on values.
 AT_ONCE = frozenset(("factorizations", "linalg", "spectral", "fft", "stft"))
@@ -104,6 +106,8 @@ class Region(Learning, Redoing):
         now.recorders = (self,)
         self._entered = (now,)
         now.mode = SPECIAL
+        if self.learned.most >= MANY:
+            put_off_collection()
         self.hook()
 
     def hook(self) -> None:
@@ -121,6 +125,8 @@ class Region(Learning, Redoing):
     def leave(self, now: State) -> None:
         """Listen no longer."""
         self.unhook()
+        if self.learned.most >= MANY:
+            collect_as_usual()
         if now.recorders == (self,):
             LISTENERS.remove(self.written_to)
             now.recorders = ()
@@ -131,6 +137,7 @@ class Region(Learning, Redoing):
     def drop(self, now: State) -> None:
         """The same after an exception, which may be that of a signal's handler in between."""
         self.unhook()
+        collect_as_usual()
         LISTENERS[:] = [f for f in LISTENERS if f != self.written_to]
         now.recorders = tuple(r for r in now.recorders if r is not self)
         now.update()
@@ -614,7 +621,10 @@ class Region(Learning, Redoing):
                 return False
             self.busy = True  # before anything is read: calls in the region's thread go by it
             try:
-                point, reasons = self.at, self.learned.reasons
+                point, learned = self.at, self.learned
+                reasons = learned.reasons
+                if len(self.path) > learned.most:
+                    learned.most = len(self.path)
                 reasons[why] = reasons.get(why, 0) + 1
                 done = self.by_plan(point)
                 if not done:

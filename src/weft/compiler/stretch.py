@@ -37,6 +37,7 @@ class TraceMemory:
         self.resized = self.forgotten = 0  # courses at new sizes, and those that others replaced
         self.leaf_bytes = 0  # of all leaves, more than those of one stretch can have
         self.runs = 0  # of all programs
+        self.most = 0  # calls that were pending at once
         self.vain = 0  # courses at new sizes that never came back
         # Calls in a row that were learned in vain, the last of them, calls that will not be
         # learned for that reason, and those that were not.
