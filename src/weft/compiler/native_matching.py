@@ -543,7 +543,7 @@ class HeldResults(Confirming):
     ``numbers`` are those of the results to look at, as words, in order.
     """
 
-    LIMIT = 1024  # results whose bits there is room for
+    LIMIT = 8192  # results whose bits there is room for
 
     def write(self) -> None:
         numbers, count = self.argument(1), self.size(self.argument(1))
