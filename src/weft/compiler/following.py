@@ -112,7 +112,11 @@ class Region(Learning, Redoing):
 
     def hook(self) -> None:
         """Let calls of functions be confirmed as a whole, once there is something to confirm."""
-        if self.learned.tokens and (made := whole_calls.compiled()) is not None:
+        if not self.learned.tokens:
+            return
+        known = whole_calls._compiled
+        made = known[0] if known else whole_calls.compiled()
+        if made is not None:
             self.hooked = made.switch_off  # first: a signal's handler may raise in between
             if not made.switch(self, MODES.now):
                 self.hooked = None
@@ -161,7 +165,8 @@ class Region(Learning, Redoing):
         """Make the views that somebody still holds."""
         late, self.late = self.late, []
         for view in late:
-            view.read()
+            if view.tensor() is not None:
+                view.read()
 
     def written_to(self, array: Any, target: Any) -> None:
         """Memory is about to change, in whatever thread: what is still to read it goes first."""
@@ -609,7 +614,7 @@ class Region(Learning, Redoing):
     def go_on(self, point: Point) -> None:
         """Begin a new stretch, after all up to a point was computed; learn it if it is new."""
         learning = self.learning
-        self.start(point.resumed())
+        self.start(point.resume or point.resumed())
         self.learning = learning and not self.at.next
         if self.learning:
             self.look_often()
