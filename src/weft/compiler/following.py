@@ -780,4 +780,14 @@ def _held_by_one() -> int:
 
 
 HELD = _held_by_one()  # the count of an object that nobody but ``Region.handles`` holds
-UNSHARED = 3  # that of a leaf's array: the tensor's slot, ``Region.arrays``, the argument
+
+
+def _held_by_slot() -> int:
+    slot = [object()]
+    held = slot[0]
+    return getrefcount(held)
+
+
+# That of a leaf's array, which the tensor's slot and a local variable hold. From Python 3.14 on an
+# argument that is a local variable counts no more.
+UNSHARED = _held_by_slot()

@@ -17,7 +17,6 @@ from weft.graph.listen import Listener
 
 ndarray = np.ndarray
 getrefcount = sys.getrefcount
-ONLY_HERE = 3  # the count of an item of one list, in a loop over it
 PATIENCE = 16  # calls in a row that are learned in vain before some run eagerly
 TRIAL = 4  # calls that are learned after these
 LONGEST_REST = 256  # calls
@@ -168,6 +167,15 @@ class Stretch(Listener):
             if noted and len(cell) > 1:
                 cell.pop()
         self.hidden, self.bumped = {}, []
+
+
+def _count_of_item() -> int:
+    for item in [object()]:
+        return getrefcount(item)
+    return 0
+
+
+ONLY_HERE = _count_of_item()  # the count of an item of one list, in a loop over it
 
 
 def is_view(token: Token, k: int) -> bool:
