@@ -112,11 +112,7 @@ class Region(Learning, Redoing):
 
     def hook(self) -> None:
         """Let calls of functions be confirmed as a whole, once there is something to confirm."""
-        if not self.learned.tokens:
-            return
-        known = whole_calls._compiled
-        made = known[0] if known else whole_calls.compiled()
-        if made is not None:
+        if self.learned.tokens and (made := whole_calls.compiled()) is not None:
             self.hooked = made.switch_off  # first: a signal's handler may raise in between
             if not made.switch(self, MODES.now):
                 self.hooked = None
