@@ -492,3 +492,13 @@ def test_compiled_code_finds_the_results_that_are_held(monkeypatch: pytest.Monke
             assert [t[0].item() for t in kept] == [k + 1.0 + (k == last) for k in keep]
     assert all(bits.bit_count() >= 5 for bits in found)
     assert max(found).bit_length() > 1024
+    made = native_matching.functions()
+    if made is None:
+        return
+    region, limit = compiled.learned.spare[0], native_matching.HeldResults.LIMIT
+    for count in (limit - 1, limit, limit + 1):  # bits for which there is no room are not set
+        region.handles = [*[None] * (count - 1), torch.ones(1)]
+        kept = [region.handles[-1]]
+        bits = made.held(region, native_matching.words([count - 1]))
+        assert bits == (1 << count - 1 if count < limit else None)
+    region.start(region.at)

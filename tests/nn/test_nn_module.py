@@ -742,6 +742,28 @@ def test_parameters_are_those_with_names(seed: int) -> None:
         assert names == [name for name, _ in recursive_names(module)]
 
 
+@pytest.mark.parametrize("name", ["named_parameters", "_named_members", "named_modules"])
+@pytest.mark.parametrize("patched", ["class", "module", "part"])
+def test_parameters_go_by_methods_that_a_program_replaces(name: str, patched: str) -> None:
+    class Own(weft.nn.Sequential):
+        pass
+
+    module = Own(weft.nn.Linear(2, 2), Own(weft.nn.Linear(2, 3), weft.nn.Linear(3, 2)))
+    assert len(list(module.parameters())) == 6
+    target = {"class": Own, "module": module, "part": module[1]}[patched]
+
+    def replaced(*args: Any, **kwargs: Any) -> Any:
+        asked.append(name)
+        yield from ()
+
+    asked: list[str] = []
+    setattr(target, name, replaced)
+    found = list(module.parameters())
+    expected = [p for _, p in module.named_parameters()]
+    assert [id(p) for p in found] == [id(p) for p in expected]
+    assert bool(asked) == (patched != "part" or name == "named_modules")
+
+
 def recursive_names(module: Any, prefix: str = "") -> list[tuple[str, Any]]:
     """``named_modules(remove_duplicate=False)`` as PyTorch has it."""
     found = [(prefix, module)]

@@ -50,12 +50,14 @@ from weft.core.inplace import cells_of, note_change, note_changes, tick
 from weft.core.modes import MODES, SPECIAL, State
 from weft.core.pending import region_of
 from weft.core.tensor import Tensor, let_tensors_wait
+from weft.graph.collecting import collect_as_usual, put_off_collection
 from weft.graph.spec import listening
 
 new, getrefcount = object.__new__, sys.getrefcount
 array_of = Tensor.__dict__["_a"].__get__
 PLAIN_PASS = (None, False, None)  # the options of a plain backward pass
 PLANS = 8  # sets of held results that a point has plans for
+MANY = 200  # pending calls, whose tensors set off a pass of the cyclic garbage collector
 
 # Ops that run immediately: they fail by value, or the shape of their result depends on values.
 AT_ONCE = frozenset(("factorizations", "linalg", "spectral", "fft", "stft"))
@@ -106,6 +108,8 @@ class Region(Learning, Redoing):
         now.recorders = (self,)
         self._entered = (now,)
         now.mode = SPECIAL
+        if self.learned.most >= MANY:
+            put_off_collection()
         self.hook()
 
     def hook(self) -> None:
@@ -127,6 +131,8 @@ class Region(Learning, Redoing):
     def leave(self, now: State) -> None:
         """Stop listening."""
         self.unhook()
+        if self.learned.most >= MANY:
+            collect_as_usual()
         if now.recorders == (self,):
             LISTENERS.remove(self.written_to)
             now.recorders = ()
@@ -137,6 +143,7 @@ class Region(Learning, Redoing):
     def drop(self, now: State) -> None:
         """The same after an exception, which a signal handler may have raised in between."""
         self.unhook()
+        collect_as_usual()
         LISTENERS[:] = [f for f in LISTENERS if f != self.written_to]
         now.recorders = tuple(r for r in now.recorders if r is not self)
         now.update()
@@ -160,7 +167,8 @@ class Region(Learning, Redoing):
         """Create the views that are still referenced."""
         late, self.late = self.late, []
         for view in late:
-            view.read()
+            if view.tensor() is not None:
+                view.read()
 
     def written_to(self, array: Any, target: Any) -> None:
         """Memory is about to change, in any thread: pending ops that still have to read it go
@@ -625,7 +633,7 @@ class Region(Learning, Redoing):
         new.
         """
         learning = self.learning
-        self.start(point.resumed())
+        self.start(point.resume or point.resumed())
         self.learning = learning and not self.at.next
         if self.learning:
             self.look_often()
@@ -637,7 +645,10 @@ class Region(Learning, Redoing):
                 return False
             self.busy = True  # before anything is read: calls in the region's thread depend on it
             try:
-                point, reasons = self.at, self.learned.reasons
+                point, learned = self.at, self.learned
+                reasons = learned.reasons
+                if len(self.path) > learned.most:
+                    learned.most = len(self.path)
                 reasons[why] = reasons.get(why, 0) + 1
                 done = self.by_plan(point)
                 if not done:
@@ -791,4 +802,14 @@ def _held_by_one() -> int:
 
 
 HELD = _held_by_one()  # the reference count of an object that only ``Region.handles`` holds
-UNSHARED = 3  # that of a leaf's array: the tensor's slot, ``Region.arrays``, the argument
+
+
+def _held_by_slot() -> int:
+    slot = [object()]
+    held = slot[0]
+    return getrefcount(held)
+
+
+# That of a leaf's array, which the tensor's slot and a local variable hold. From Python 3.14 on an
+# argument that is a local variable counts no more.
+UNSHARED = _held_by_slot()

@@ -544,7 +544,7 @@ class HeldResults(Confirming):
     ``numbers`` are those of the results to check, as words, in order.
     """
 
-    LIMIT = 1024  # the number of results whose bits fit
+    LIMIT = 8192  # the number of results whose bits fit
 
     def write(self) -> None:
         numbers, count = self.argument(1), self.size(self.argument(1))

@@ -298,7 +298,7 @@ class Program:
         # The same in columns, if strides need not be specified.
         every = all(plain for *_, plain in self._shapes)
         columns = [[s[k] for s in self._shapes] for k in (0, 2)]
-        self._all_plain = columns if every and self._shapes else None
+        self._all_plain = columns if every else None
         self._kept = built.keep, built.buffers
         self._notes = built.notes
         self._threads = threads.count()
@@ -374,7 +374,8 @@ class Program:
                 self._turn = turn
             for slot, index in self._numbers:
                 slot[0] = numbers[index]
-            results = self._new_results()
+            columns = self._all_plain
+            results = list(map(empty, *columns)) if columns else self._new_results()
             together = True
             for update in self._updates:
                 together = together and update.prepared(arrays)
@@ -402,8 +403,6 @@ class Program:
 
     def _new_results(self) -> list[ndarray]:
         """Memory for the results of a run."""
-        if self._all_plain:
-            return list(map(empty, *self._all_plain))
         return [
             empty(shape, dtype) if plain else ndarray(shape, dtype, strides=strides)
             for shape, strides, dtype, plain in self._shapes

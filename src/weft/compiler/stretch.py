@@ -17,7 +17,6 @@ from weft.graph.listen import Listener
 
 ndarray = np.ndarray
 getrefcount = sys.getrefcount
-ONLY_HERE = 3  # the count of an item of one list, in a loop over it
 PATIENCE = 16  # consecutive calls whose learned paths never recur before some run eagerly
 TRIAL = 4  # calls that are learned after these
 LONGEST_REST = 256  # calls
@@ -40,6 +39,10 @@ class TraceMemory:
         self.vain = 0  # paths at new sizes that never recurred
         # Consecutive calls whose learned paths never recurred, the last of them, calls that will
         # not be learned for that reason, and those that were not.
+        self.most = 0  # calls that were pending at once
+        self.vain = 0  # courses at new sizes that never came back
+        # Calls in a row that were learned in vain, the last of them, calls that will not be
+        # learned for that reason, and those that were not.
         self.wasted = self.last_wasted = self.resting = self.rested = 0
         # A point where new sizes are not expected to recur, as of so many runs.
         self.unlikely: tuple[Point, int] | None = None
@@ -170,6 +173,15 @@ class Stretch(Listener):
             if noted and len(cell) > 1:
                 cell.pop()
         self.hidden, self.bumped = {}, []
+
+
+def _count_of_item() -> int:
+    for item in [object()]:
+        return getrefcount(item)
+    return 0
+
+
+ONLY_HERE = _count_of_item()  # the count of an item of one list, in a loop over it
 
 
 def is_view(token: Token, k: int) -> bool:

@@ -143,7 +143,9 @@ class Update:
         """
         live = self.step.group
         group = self.settings if live is None else live
-        step = self._age(arrays)
+        step = None if self.next_age is None else self.next_age(arrays, self.age_words)
+        if step is None:
+            step = self._age(arrays)
         if step is not None:
             flags, values = self.rule._coefficients(self._numbers(group), step, ())
             counters: Any = (step,)
@@ -188,10 +190,6 @@ class Update:
             made = native_matching.functions()
             if self.ages and made is not None:
                 self.next_age, self.age_words = made.next_age, native_matching.words(self.ages)
-        if self.next_age is not None:
-            found = self.next_age(arrays, self.age_words)
-            if found is not None:
-                return found
         return self.age_of(arrays)
 
     def age_of(self, arrays: Sequence[Any]) -> float | None:

@@ -47,9 +47,6 @@ class dtype:
     def __reduce__(self) -> str | tuple[Any, ...]:
         return (_by_name, (self.name,))
 
-    def __hash__(self) -> int:
-        return id(self)
-
     def to_complex(self) -> dtype:
         """The complex type whose parts have this precision."""
         return complex128 if self.name in ("float64", "complex128") else complex64

@@ -127,12 +127,20 @@ class TreeMethods:
         >>> sum(p.numel() for p in model.parameters())
         23
         """
-        if not (_is_usual(self, "named_parameters") and _is_usual(self, "_named_members")):
+        # Training loops ask for parameters in every step: few functions are called, and the
+        # parameters are collected at once.
+        cls, own, usual = type(self), self.__dict__, _usual
+        if (
+            cls.named_parameters is not usual["named_parameters"]
+            or cls._named_members is not usual["_named_members"]
+            or "named_parameters" in own
+            or "_named_members" in own
+        ):
             for _, param in self.named_parameters(recurse=recurse):
                 yield param
             return
-        warn_of_hidden(self)
-        # Collected at once: training loops ask for parameters in every step.
+        if id(self) not in _looked:
+            warn_of_hidden(self)
         found: dict[int, Parameter] = {}
         for module in _walk(self) if recurse else (self,):
             for param in module._parameters.values():
@@ -218,11 +226,12 @@ def _is_usual(module: Any, name: str) -> bool:
 
 def _walk(root: Any) -> list[Any]:
     """The modules that ``named_modules`` gives."""
-    if not _is_usual(root, "named_modules"):
+    usual = _usual["named_modules"]
+    if type(root).named_modules is not usual or "named_modules" in root.__dict__:
         return [module for _, module in root.named_modules()]
     found: list[Any] = []
     met: set[Any] = set()
-    stack, usual = [root], _usual["named_modules"]
+    stack = [root]
     while stack:
         module = stack.pop()
         if module is None or module in met:
