@@ -40,9 +40,6 @@ class TraceMemory:
         # Consecutive calls whose learned paths never recurred, the last of them, calls that will
         # not be learned for that reason, and those that were not.
         self.most = 0  # calls that were pending at once
-        self.vain = 0  # courses at new sizes that never came back
-        # Calls in a row that were learned in vain, the last of them, calls that will not be
-        # learned for that reason, and those that were not.
         self.wasted = self.last_wasted = self.resting = self.rested = 0
         # A point where new sizes are not expected to recur, as of so many runs.
         self.unlikely: tuple[Point, int] | None = None
