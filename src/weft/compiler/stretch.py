@@ -36,10 +36,10 @@ class TraceMemory:
         self.resized = self.forgotten = 0  # paths at new sizes, and paths that were evicted
         self.leaf_bytes = 0  # for leaves, greater than any number within one segment
         self.runs = 0  # of all programs
+        self.most = 0  # calls that were pending at once
         self.vain = 0  # paths at new sizes that never recurred
         # Consecutive calls whose learned paths never recurred, the last of them, calls that will
         # not be learned for that reason, and those that were not.
-        self.most = 0  # calls that were pending at once
         self.wasted = self.last_wasted = self.resting = self.rested = 0
         # A point where new sizes are not expected to recur, as of so many runs.
         self.unlikely: tuple[Point, int] | None = None
