@@ -701,3 +701,57 @@ def test_a_pass_that_ends_before_the_history_of_an_argument_is_compiled() -> Non
         compiled(below(torch.ones(2, 3)))
         assert above.weight.grad is not None and below.weight.grad is None
     assert "1 programs" in compiled.explain()
+
+
+def changes_before(model: Any, rule: Any, x: Any) -> Any:
+    rule.zero_grad()
+    with torch.no_grad():
+        model.weight.mul_(0.9)
+    loss = model(x).pow(2).sum()
+    loss.backward()
+    rule.step()
+    return loss
+
+
+def sharpness_aware(model: Any, rule: Any, x: Any) -> Any:
+    model(x).pow(2).sum().backward()
+    with torch.no_grad():
+        moves = [p.grad * 0.05 for p in model.parameters()]
+        for p, move in zip(model.parameters(), moves, strict=True):
+            p.add_(move)
+    rule.zero_grad()
+    loss = model(x).pow(2).sum()
+    loss.backward()
+    with torch.no_grad():
+        for p, move in zip(model.parameters(), moves, strict=True):
+            p.sub_(move)
+    rule.step()
+    rule.zero_grad()
+    return loss
+
+
+@pytest.mark.parametrize("kind", [changes_before, sharpness_aware])
+def test_gradients_of_a_parameter_that_the_step_has_changed_before(kind: Any) -> None:
+    def trained(way: str) -> tuple[Any, ...]:
+        torch.manual_seed(0)
+        model = nn.Linear(3, 2)
+        rule = torch.optim.SGD(model.parameters(), 0.1)
+        x = torch.ones(2, 3)
+        step = functools.partial(kind, model, rule)
+        step = torch.compile(step, static=True) if way == "static" else step
+        step(x)
+        if way == "recorded":
+            with torch.graph.record() as graph:
+                step(x)
+            for _ in range(4):
+                graph.run(update=True)
+        else:
+            for _ in range(5):
+                step(x)
+            assert way != "static" or len(step.steps) == 1
+        return model.weight.detach(), model.bias.detach()
+
+    expected = trained("eager")
+    for way in ("static", "recorded"):
+        for a, b in zip(trained(way), expected, strict=True):
+            close(a, b)
