@@ -755,3 +755,76 @@ def test_gradients_of_a_parameter_that_the_step_has_changed_before(kind: Any) ->
     for way in ("static", "recorded"):
         for a, b in zip(trained(way), expected, strict=True):
             close(a, b)
+
+
+def test_gradients_that_are_set_to_zero_stay_the_tensors_that_they_are() -> None:
+    model, rule, _ = trainer(torch.optim.SGD)
+
+    @torch.compile(static=True)
+    def step(x: Any) -> None:
+        rule.zero_grad(set_to_none=False)
+        model(x).sum().backward()
+        rule.step()
+
+    step(torch.ones(1, 4))
+    kept = [p.grad for p in model.parameters()]
+    for k in range(6):
+        if k == 4:
+            model[0].weight.grad = None
+        step(torch.full((1, 4), float(k)))
+        same = [p.grad is g for p, g in zip(model.parameters(), kept, strict=True)]
+        assert same == [k < 4, True, True, True]
+        close(model[0].weight.grad, model[0].bias.grad[:, None].expand(8, 4) * k)
+    assert len(step.steps) == 1
+
+
+@pytest.mark.parametrize("momenta", [(0, 0.9), (0.9, 0)])
+def test_a_momentum_that_is_switched_on_or_off(momenta: tuple[float, float]) -> None:
+    def trained(static: bool) -> Any:
+        torch.manual_seed(0)
+        layer = nn.Linear(3, 2)
+        rule = torch.optim.SGD(layer.parameters(), 0.1, momentum=momenta[0])
+
+        def step(x: Any) -> None:
+            rule.zero_grad()
+            layer(x).pow(2).sum().backward()
+            rule.step()
+
+        run = torch.compile(step, static=True) if static else step
+        for k in range(12):
+            rule.param_groups[0]["momentum"] = momenta[4 <= k < 8]
+            run(torch.full((2, 3), 0.1 * k))
+        return layer.weight.detach(), rule.state[layer.weight]["momentum_buffer"]
+
+    for a, b in zip(trained(True), trained(False), strict=True):
+        close(a, b)
+
+
+def test_a_recorded_step_whose_optimizer_wants_other_states_says_so() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    rule = torch.optim.SGD([weight], 0.1)
+    with torch.graph.record() as graph:
+        weight.sum().backward()
+        rule.step()
+    rule.param_groups[0]["momentum"] = 0.9
+    with pytest.raises(ValueError, match="other states than when its step was recorded"):
+        graph.run(update=True)
+
+
+def test_a_tensor_that_shows_the_memory_of_parameters() -> None:
+    def trained(static: bool) -> list[float]:
+        torch.manual_seed(0)
+        layer, flat = nn.Linear(3, 1, bias=False), torch.randn(4)
+        layer.weight.data = flat[:3].view(1, 3)
+        rule = torch.optim.SGD(layer.parameters(), 0.1)
+
+        def step(x: Any) -> Any:
+            rule.zero_grad()
+            layer(x).pow(2).sum().backward()
+            rule.step()
+            return flat.norm() * 1
+
+        run = torch.compile(step, static=True) if static else step
+        return [run(torch.ones(2, 3)).item() for _ in range(5)]
+
+    assert trained(True) == pytest.approx(trained(False))

@@ -239,12 +239,19 @@ class StaticStep:
         writes = {
             leaf: r for leaf, r in graph._updates.items() if _lasts(specs[leaf], leaf in self.given)
         }
+        # Gradients that are set to zero and added to remain the tensors that they are.
+        grads, self.steady = dict(graph._gradients), list[tuple[Tensor, Tensor]]()
+        place_of = {id(specs[leaf].leaf.lasting): leaf for leaf in writes}
+        for leaf, r in graph._gradients.items():
+            t = specs[leaf].leaf.tensor
+            if r is not None and t is not None and id(t._grad) in place_of:
+                writes[place_of[id(t._grad)]] = grads.pop(leaf)
+                self.steady.append((t, t._grad))
         self.written = [specs[leaf].leaf.lasting for leaf in writes]
         self.cells = [(specs[leaf].leaf.lasting._vc, times.get(leaf, 1)) for leaf in writes]
         if any(leaf in self.given for leaf in graph._updates):
             raise CannotLower("an argument that is written to")
-        grads = graph._gradients
-        if any(leaf in self.given for leaf in grads):
+        if any(leaf in self.given for leaf in graph._gradients):
             raise CannotLower("an argument that gets a gradient")
         self.grads = [specs[leaf].leaf.tensor for leaf, r in grads.items() if r is not None]
         self.cleared = [specs[leaf].leaf.tensor for leaf, r in grads.items() if r is None]
@@ -257,7 +264,7 @@ class StaticStep:
         own = {id(t): id(storage_array(t._a)) for t in tensors_in(out)}
         if len(set(own.values())) < len(own):
             raise CannotLower("results that share memory")
-        if any(t._node is not None for t in tensors_in(out)) and not grads:
+        if any(t._node is not None for t in tensors_in(out)) and not graph._gradients:
             raise CannotLower("a result with a history that no backward pass has used up")
         wanted = [*ends, *(r for r in grads.values() if r is not None), *draws]
         self.program = lower(list(specs.values()), examples, wanted, writes)
@@ -281,6 +288,10 @@ class StaticStep:
         if any(s.kind == STATE and id(s.leaf.lasting) not in known for s in specs.values()):
             raise CannotLower("the state of an optimizer that the step makes itself")
         self._note_gradients(specs, before)
+        # Settings such as a momentum ask for states of their own.
+        rules = [o for o in self.optimizers if hasattr(o, "_state_names")]
+        groups = [(o._state_names, group) for o in rules for group in o.param_groups]
+        self.states = [(names_of, group, names_of(group)) for names_of, group in groups]
         self.moved = [_moved_by(o) for o in self.optimizers]  # compared by identity
         hooks = [_global_optimizer_pre_hooks, _global_optimizer_post_hooks]
         for o in self.optimizers:
@@ -304,7 +315,8 @@ class StaticStep:
         """
         stepped = {id(s.op.optimizer) for s in specs.values() if isinstance(s.op, Step)}
         moved = [p for o in self.optimizers if id(o) in stepped for p in _parameters_of(o)]
-        reached = {id(t): t for t in (*self.grads, *self.cleared)}
+        kept = (t for t, _ in self.steady)
+        reached = {id(t): t for t in (*self.grads, *self.cleared, *kept)}
         idle = [p for p in moved if id(p) not in reached]
         self.cleared += [p for p in idle if id(p) in before and p._grad is None]
         self.clean = [t for t in (*reached.values(), *idle) if id(t) not in before]
@@ -324,6 +336,9 @@ class StaticStep:
 
     def holds(self) -> bool:
         """Whether everything is as it was when the step was recorded."""
+        for names_of, group, names in self.states:
+            if names_of(group) != names:
+                return False
         if self.unchanged is not None and self.unchanged():
             return self._has_same_hooks()
         if not self._holds():
@@ -356,7 +371,9 @@ class StaticStep:
             for tensor, node in zip(self.tensors, self.nodes, strict=True):
                 guard.slot(tensor, "_a", ARRAY(tensor))
                 guard.slot(tensor, "_node", node)
-            for node in {id(t._node): t._node for t in self.grads if t._node is not None}.values():
+            for tensor, grad in self.steady:
+                guard.slot(tensor, "_grad", grad)
+            for node in self._accumulating():
                 guard.slot(node, "extras", None)
                 guard.slot(node, "post_accumulate", node.post_accumulate)
                 if node.post_accumulate is not None:
@@ -388,10 +405,14 @@ class StaticStep:
             return False
         if not all(map(is_, map(NODE, self.tensors), self.nodes)):
             return False
-        return not any(
-            n is not None and (n.extras is not None or n.post_accumulate)
-            for n in (t._node for t in self.grads)
-        )
+        if any(t._grad is not grad for t, grad in self.steady):
+            return False
+        return not any(n.extras is not None or n.post_accumulate for n in self._accumulating())
+
+    def _accumulating(self) -> list[Any]:
+        """The nodes of the leaves that get gradients."""
+        leaves = (*self.grads, *(t for t, _ in self.steady))
+        return list({id(t._node): t._node for t in leaves if t._node is not None}.values())
 
     def _has_same_hooks(self) -> bool:
         """Whether the hooks of all modules are the same."""
