@@ -828,3 +828,50 @@ def test_a_tensor_that_shows_the_memory_of_parameters() -> None:
         return [run(torch.ones(2, 3)).item() for _ in range(5)]
 
     assert trained(True) == pytest.approx(trained(False))
+
+
+def through_data(layer: Any) -> None:
+    layer.weight.data.mul_(0.9)
+    layer.mean.data.add_(1)
+
+
+def with_other_memory(layer: Any) -> None:
+    layer.weight.data = layer.weight.data * 0.9
+    layer.mean.data = layer.mean + 1
+
+
+@pytest.mark.parametrize("change", [through_data, with_other_memory])
+def test_what_a_step_writes_through_data(change: Any) -> None:
+    def trained(way: str) -> list[Any]:
+        torch.manual_seed(0)
+        layer = nn.Linear(3, 2)
+        layer.register_buffer("mean", torch.zeros(2))
+        rule = torch.optim.SGD(layer.parameters(), 0.1, momentum=0.5)
+
+        def step(x: Any) -> None:
+            change(layer)
+            rule.zero_grad()
+            (layer(x) + layer.mean).pow(2).sum().backward()
+            rule.step()
+
+        x = torch.full((2, 3), 0.1)
+        run = torch.compile(step, static=True) if way == "static" else step
+        run(x)
+        if way != "recorded":
+            for _ in range(5):
+                run(x)
+            return [*layer.parameters(), layer.mean]
+        with torch.graph.record() as graph:
+            run(x)
+        if change is with_other_memory:
+            with pytest.raises(ValueError, match="given other memory"):
+                graph.run(update=True)
+            return trained("eager")
+        for _ in range(4):
+            graph.run(update=True)
+        return [*layer.parameters(), layer.mean]
+
+    expected = trained("eager")
+    for way in ("static", "recorded"):
+        for a, b in zip(trained(way), expected, strict=True):
+            close(a, b)

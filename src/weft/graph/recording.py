@@ -710,8 +710,13 @@ class Recorder(Values, Listener):
         self.taken.append((tensor, value, errors.here()))
 
     def meets(self, tensor: Tensor) -> None:
-        """Give the tensor a place, by which ``_drew`` knows its array."""
-        self.ref(tensor)
+        """Give the tensor a place, by which its array is known."""
+        self._place(tensor)
+
+    def exchanges(self, tensor: Tensor) -> None:
+        """Note that a repeated step would go on with the memory from before."""
+        if id(tensor._vc) not in self.cells:
+            self._stop_repeats("a tensor from before the block was given other memory (`.data = `)")
 
     def source(self, generator: Any) -> Any:
         """The generator, whose draws become nodes."""
