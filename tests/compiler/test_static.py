@@ -701,3 +701,177 @@ def test_a_pass_that_ends_before_the_history_of_an_argument_is_compiled() -> Non
         compiled(below(torch.ones(2, 3)))
         assert above.weight.grad is not None and below.weight.grad is None
     assert "1 programs" in compiled.explain()
+
+
+def changes_before(model: Any, rule: Any, x: Any) -> Any:
+    rule.zero_grad()
+    with torch.no_grad():
+        model.weight.mul_(0.9)
+    loss = model(x).pow(2).sum()
+    loss.backward()
+    rule.step()
+    return loss
+
+
+def sharpness_aware(model: Any, rule: Any, x: Any) -> Any:
+    model(x).pow(2).sum().backward()
+    with torch.no_grad():
+        moves = [p.grad * 0.05 for p in model.parameters()]
+        for p, move in zip(model.parameters(), moves, strict=True):
+            p.add_(move)
+    rule.zero_grad()
+    loss = model(x).pow(2).sum()
+    loss.backward()
+    with torch.no_grad():
+        for p, move in zip(model.parameters(), moves, strict=True):
+            p.sub_(move)
+    rule.step()
+    rule.zero_grad()
+    return loss
+
+
+@pytest.mark.parametrize("kind", [changes_before, sharpness_aware])
+def test_gradients_of_a_parameter_that_the_step_has_changed_before(kind: Any) -> None:
+    def trained(way: str) -> tuple[Any, ...]:
+        torch.manual_seed(0)
+        model = nn.Linear(3, 2)
+        rule = torch.optim.SGD(model.parameters(), 0.1)
+        x = torch.ones(2, 3)
+        step = functools.partial(kind, model, rule)
+        step = torch.compile(step, static=True) if way == "static" else step
+        step(x)
+        if way == "recorded":
+            with torch.graph.record() as graph:
+                step(x)
+            for _ in range(4):
+                graph.run(update=True)
+        else:
+            for _ in range(5):
+                step(x)
+            assert way != "static" or len(step.steps) == 1
+        return model.weight.detach(), model.bias.detach()
+
+    expected = trained("eager")
+    for way in ("static", "recorded"):
+        for a, b in zip(trained(way), expected, strict=True):
+            close(a, b)
+
+
+def test_gradients_that_are_set_to_zero_stay_the_tensors_that_they_are() -> None:
+    model, rule, _ = trainer(torch.optim.SGD)
+
+    @torch.compile(static=True)
+    def step(x: Any) -> None:
+        rule.zero_grad(set_to_none=False)
+        model(x).sum().backward()
+        rule.step()
+
+    step(torch.ones(1, 4))
+    kept = [p.grad for p in model.parameters()]
+    for k in range(6):
+        if k == 4:
+            model[0].weight.grad = None
+        step(torch.full((1, 4), float(k)))
+        same = [p.grad is g for p, g in zip(model.parameters(), kept, strict=True)]
+        assert same == [k < 4, True, True, True]
+        close(model[0].weight.grad, model[0].bias.grad[:, None].expand(8, 4) * k)
+    assert len(step.steps) == 1
+
+
+@pytest.mark.parametrize("momenta", [(0, 0.9), (0.9, 0)])
+def test_a_momentum_that_is_switched_on_or_off(momenta: tuple[float, float]) -> None:
+    def trained(static: bool) -> Any:
+        torch.manual_seed(0)
+        layer = nn.Linear(3, 2)
+        rule = torch.optim.SGD(layer.parameters(), 0.1, momentum=momenta[0])
+
+        def step(x: Any) -> None:
+            rule.zero_grad()
+            layer(x).pow(2).sum().backward()
+            rule.step()
+
+        run = torch.compile(step, static=True) if static else step
+        for k in range(12):
+            rule.param_groups[0]["momentum"] = momenta[4 <= k < 8]
+            run(torch.full((2, 3), 0.1 * k))
+        return layer.weight.detach(), rule.state[layer.weight]["momentum_buffer"]
+
+    for a, b in zip(trained(True), trained(False), strict=True):
+        close(a, b)
+
+
+def test_a_recorded_step_whose_optimizer_wants_other_states_says_so() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    rule = torch.optim.SGD([weight], 0.1)
+    with torch.graph.record() as graph:
+        weight.sum().backward()
+        rule.step()
+    rule.param_groups[0]["momentum"] = 0.9
+    with pytest.raises(ValueError, match="other states than when its step was recorded"):
+        graph.run(update=True)
+
+
+def test_a_tensor_that_shows_the_memory_of_parameters() -> None:
+    def trained(static: bool) -> list[float]:
+        torch.manual_seed(0)
+        layer, flat = nn.Linear(3, 1, bias=False), torch.randn(4)
+        layer.weight.data = flat[:3].view(1, 3)
+        rule = torch.optim.SGD(layer.parameters(), 0.1)
+
+        def step(x: Any) -> Any:
+            rule.zero_grad()
+            layer(x).pow(2).sum().backward()
+            rule.step()
+            return flat.norm() * 1
+
+        run = torch.compile(step, static=True) if static else step
+        return [run(torch.ones(2, 3)).item() for _ in range(5)]
+
+    assert trained(True) == pytest.approx(trained(False))
+
+
+def through_data(layer: Any) -> None:
+    layer.weight.data.mul_(0.9)
+    layer.mean.data.add_(1)
+
+
+def with_other_memory(layer: Any) -> None:
+    layer.weight.data = layer.weight.data * 0.9
+    layer.mean.data = layer.mean + 1
+
+
+@pytest.mark.parametrize("change", [through_data, with_other_memory])
+def test_what_a_step_writes_through_data(change: Any) -> None:
+    def trained(way: str) -> list[Any]:
+        torch.manual_seed(0)
+        layer = nn.Linear(3, 2)
+        layer.register_buffer("mean", torch.zeros(2))
+        rule = torch.optim.SGD(layer.parameters(), 0.1, momentum=0.5)
+
+        def step(x: Any) -> None:
+            change(layer)
+            rule.zero_grad()
+            (layer(x) + layer.mean).pow(2).sum().backward()
+            rule.step()
+
+        x = torch.full((2, 3), 0.1)
+        run = torch.compile(step, static=True) if way == "static" else step
+        run(x)
+        if way != "recorded":
+            for _ in range(5):
+                run(x)
+            return [*layer.parameters(), layer.mean]
+        with torch.graph.record() as graph:
+            run(x)
+        if change is with_other_memory:
+            with pytest.raises(ValueError, match="given other memory"):
+                graph.run(update=True)
+            return trained("eager")
+        for _ in range(4):
+            graph.run(update=True)
+        return [*layer.parameters(), layer.mean]
+
+    expected = trained("eager")
+    for way in ("static", "recorded"):
+        for a, b in zip(trained(way), expected, strict=True):
+            close(a, b)

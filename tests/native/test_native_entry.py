@@ -569,3 +569,12 @@ def test_a_number_that_no_float_holds(name: str, rows: int) -> None:
     }
     with pytest.raises(OverflowError, match="int too large to convert to float"):
         calls[name]()
+
+
+def test_an_index_without_elements_is_declined() -> None:
+    """Kernels divide by the number of indices."""
+    table, none = weft.ones(4, 4), weft.zeros(0, dtype=weft.int64)
+    assert weft.nn.functional.embedding(none, table).shape == (0, 4)
+    assert table.gather(1, none.reshape(4, 0)).shape == (4, 0)
+    weft.nn.functional.embedding(none, table.requires_grad_()).sum().backward()
+    assert table.grad is not None and not table.grad.any()

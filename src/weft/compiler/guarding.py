@@ -12,6 +12,7 @@ import functools
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from types import CellType
 from typing import Any
 
 from weft.native.codegen import entry, jit
@@ -27,7 +28,8 @@ from weft.native.codegen.emit import (
 from weft.native.codegen.records import Slots, Unsupported
 from weft.native.once import once
 
-_SIZE = HEAD  # offset of a list's length, and of a dict's number of entries
+# The offset of a list's length, of a dict's number of entries, and of a cell's content.
+_SIZE = HEAD
 
 
 class GuardCheck(Emitter):
@@ -69,10 +71,11 @@ class GuardCheck(Emitter):
 def _check() -> Callable | None:
     """The built-in function, or None for unsupported object layouts."""
     word = ctypes.c_size_t.from_address
-    probe, table = [object(), object(), object()], {1: 2, 3: 4}
+    probe, table, cell = [object(), object(), object()], {1: 2, 3: 4}, CellType(_SIZE)
     items = word(id(probe) + LIST_ITEMS).value
     fits = word(id(probe) + _SIZE).value == 3 and word(items + 16).value == id(probe[2])
-    if not fits or word(id(table) + _SIZE).value != 2 or jit.INTERPRETED:
+    fits = fits and word(id(table) + _SIZE).value == 2
+    if not fits or word(id(cell) + _SIZE).value != id(_SIZE) or jit.INTERPRETED:
         return None  # pragma: no cover - another Python
     objects = {"None": None, "True": True, "False": False}
     known, places = address_table(objects, ("PyDict_GetItem", "Py_IncRef"))
@@ -109,6 +112,11 @@ class ObjectGuard:
         self._words += (id(holder) + _SIZE, len(held))
         for k, item in enumerate(held):
             self._items += (id(holder), 8 * k, id(item))
+
+    def variable(self, cell: CellType, value: Any) -> None:
+        """A variable of an outer function."""
+        self._kept += (cell, value)
+        self._words += (id(cell) + _SIZE, id(value))
 
     def slot(self, holder: Any, name: str, value: Any) -> None:
         """A slot of an object."""

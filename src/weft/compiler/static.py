@@ -14,9 +14,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from io import IOBase
 from operator import attrgetter, is_
-from types import FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -36,7 +38,7 @@ from weft.graph.recording import Recorder
 from weft.graph.run import _lasts
 from weft.graph.spec import LEAVES, STATE, Ref
 from weft.graph.steps import Step
-from weft.nn._hooks import EVERYWHERE
+from weft.nn._hooks import EVERYWHERE, everywhere, register_module_forward_pre_hook
 from weft.nn.module import Module
 from weft.operators.outputs import tensors_in
 from weft.optim.lr_scheduler import LRScheduler
@@ -105,23 +107,36 @@ class Static:
         before = {id(t) for t in leaves if t._grad is not None}
         state = PythonState(_holders(roots))
         recorder = Recorder(values=False, profile=False, home=sys._getframe())
-        with recorder:
-            out = self.function(*args, **kwargs)
-            ends = [recorder.ref(t) for t in tensors_in(out)]
-            read = bool(recorder.numbers)
-            times = recorder.writes()
+        called: list[Module] = []
+        handle = register_module_forward_pre_hook(lambda module, _: called.append(module))
+        try:
+            with recorder:
+                out = self.function(*args, **kwargs)
+                ends = [recorder.ref(t) for t in tensors_in(out)]
+                read = bool(recorder.numbers)
+                times = recorder.writes()
+        finally:
+            handle.remove()
         try:
             _check_taken(recorder, inputs)
             _check_passes(recorder)
+            if any(isinstance(v, Iterator) and not isinstance(v, IOBase) for v in _walk(roots)):
+                raise CannotLower(
+                    "it can come to an iterator, which gives something else each time"
+                )
             if state.is_changed():
                 raise CannotLower(
                     "it sets attributes, settings or variables, or changes lists or dicts"
                 )
             _check_result(out, read)
-            self.steps[key] = StaticStep(recorder.graph, times, before, ends, out, inputs, roots)
+            found = (*roots, called, _stepped(recorder.graph._specs))
+            self.steps[key] = StaticStep(recorder.graph, times, before, ends, out, inputs, found)
         except CannotLower as error:
             self.refused[str(error)] = self.refused.get(str(error), 0) + 1
         return out
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
 
     @contextlib.contextmanager
     def timing(self) -> Iterator[list[list[tuple[str, float]]]]:
@@ -145,6 +160,12 @@ class Static:
         for step in self.steps.values():
             lines += [f"  {line}" for line in step.explain()]
         return "\n".join(lines)
+
+
+def _stepped(specs: Any) -> list[Optimizer]:
+    """The optimizers that made a step."""
+    made = (s.op.optimizer for s in specs.values() if isinstance(s.op, Step))
+    return list({id(optimizer): optimizer for optimizer in made}.values())
 
 
 def _check_taken(recorder: Recorder, inputs: list[Tensor]) -> None:
@@ -224,13 +245,27 @@ class StaticStep:
         writes = {
             leaf: r for leaf, r in graph._updates.items() if _lasts(specs[leaf], leaf in self.given)
         }
+        # Gradients that are set to zero and added to remain the tensors that they are.
+        grads, self.steady = dict(graph._gradients), list[tuple[Tensor, Tensor]]()
+        place_of = {id(specs[leaf].leaf.lasting): leaf for leaf in writes}
+        for leaf, r in graph._gradients.items():
+            t = specs[leaf].leaf.tensor
+            if r is not None and t is not None and id(t._grad) in place_of:
+                writes[place_of[id(t._grad)]] = grads.pop(leaf)
+                self.steady.append((t, t._grad))
         self.written = [specs[leaf].leaf.lasting for leaf in writes]
         self.cells = [(specs[leaf].leaf.lasting._vc, times.get(leaf, 1)) for leaf in writes]
         if any(leaf in self.given for leaf in graph._updates):
+<<<<<<< HEAD
             raise CannotLower("an argument that is modified in place")
         grads = graph._gradients
         if any(leaf in self.given for leaf in grads):
             raise CannotLower("an argument that receives a gradient")
+=======
+            raise CannotLower("an argument that is modified in place")
+        if any(leaf in self.given for leaf in graph._gradients):
+            raise CannotLower("an argument that receives a gradient")
+>>>>>>> attack
         self.grads = [specs[leaf].leaf.tensor for leaf, r in grads.items() if r is not None]
         self.cleared = [specs[leaf].leaf.tensor for leaf, r in grads.items() if r is None]
         draws = [Ref(s.id) for s in specs.values() if isinstance(s.op, Draw)]
@@ -244,8 +279,13 @@ class StaticStep:
         own = {id(t): id(storage_array(t._a)) for t in tensors_in(out)}
         if len(set(own.values())) < len(own):
             raise CannotLower("results that share memory")
+<<<<<<< HEAD
         if any(t._node is not None for t in tensors_in(out)) and not grads:
             raise CannotLower("a result with a grad_fn whose graph no backward pass has freed")
+=======
+        if any(t._node is not None for t in tensors_in(out)) and not graph._gradients:
+            raise CannotLower("a result with a grad_fn whose graph no backward pass has freed")
+>>>>>>> attack
         wanted = [*ends, *(r for r in grads.values() if r is not None), *draws]
         self.program = lower(list(specs.values()), examples, wanted, writes)
         leaves = self.program.leaves
@@ -255,6 +295,8 @@ class StaticStep:
         self.arrays = list(map(ARRAY, self.tensors))
         self.nodes = list(map(NODE, self.tensors))
         self.guards = list(_guards(roots))
+        self.variables = list(_variables(roots))
+        self.lists = [(items, items.copy()) for items in _lists(roots)]
         if not all(isinstance(table, dict) for table, _, _ in self.guards):
             raise CannotLower("a module or optimizer that does not keep its attributes in dicts")
         self.tables, self.names, self.values = [[g[k] for g in self.guards] for k in range(3)]
@@ -264,6 +306,10 @@ class StaticStep:
         if any(s.kind == STATE and id(s.leaf.lasting) not in known for s in specs.values()):
             raise CannotLower("optimizer state that the step itself creates")
         self._note_gradients(specs, before)
+        # Settings such as a momentum ask for states of their own.
+        rules = [o for o in self.optimizers if hasattr(o, "_state_names")]
+        groups = [(o._state_names, group) for o in rules for group in o.param_groups]
+        self.states = [(names_of, group, names_of(group)) for names_of, group in groups]
         self.moved = [_moved_by(o) for o in self.optimizers]  # compared by identity
         hooks = [_global_optimizer_pre_hooks, _global_optimizer_post_hooks]
         for o in self.optimizers:
@@ -271,10 +317,15 @@ class StaticStep:
         if any(hooks):
             raise CannotLower("hooks on an optimizer step")
         self.hooks = hooks
+<<<<<<< HEAD
         self.everywhere = EVERYWHERE.active
         self.objects = list(
             _objects(roots[1:])
         )  # kept alive, since calls identify them by identity
+=======
+        self.everywhere = everywhere()
+        self.objects = list(_objects(roots[1:]))  # kept, since calls know them by identity
+>>>>>>> attack
         constants = [t for t in self.held.values() if not isinstance(t, Parameter)]
         self.unchanged: Callable[[], bool] | None = None
         self.known: list[Any] = []  # the arrays of leaves, while nothing has changed
@@ -289,7 +340,8 @@ class StaticStep:
         """
         stepped = {id(s.op.optimizer) for s in specs.values() if isinstance(s.op, Step)}
         moved = [p for o in self.optimizers if id(o) in stepped for p in _parameters_of(o)]
-        reached = {id(t): t for t in (*self.grads, *self.cleared)}
+        kept = (t for t, _ in self.steady)
+        reached = {id(t): t for t in (*self.grads, *self.cleared, *kept)}
         idle = [p for p in moved if id(p) not in reached]
         self.cleared += [p for p in idle if id(p) in before and p._grad is None]
         self.clean = [t for t in (*reached.values(), *idle) if id(t) not in before]
@@ -308,9 +360,16 @@ class StaticStep:
         return not self.clean or all(t._grad is None for t in self.clean)
 
     def holds(self) -> bool:
+<<<<<<< HEAD
         """Whether everything is unchanged since the step was recorded."""
+=======
+        """Whether everything is as it was when the step was recorded."""
+        for names_of, group, names in self.states:
+            if names_of(group) != names:
+                return False
+>>>>>>> attack
         if self.unchanged is not None and self.unchanged():
-            return EVERYWHERE.active == self.everywhere
+            return self._has_same_hooks()
         if not self._holds():
             return False
         # Different objects that are equivalent for the step, or the first call.
@@ -330,6 +389,10 @@ class StaticStep:
                 guard.size(table, length)
             for table in self.hooks:
                 guard.size(table, 0)
+            for cell, value in self.variables:
+                guard.variable(cell, value)
+            for items, before in self.lists:
+                guard.items(items, before)
             for optimizer in self.optimizers:
                 guard.entry(vars(optimizer), "param_groups", optimizer.param_groups)
                 guard.items(optimizer.param_groups, optimizer.param_groups)
@@ -339,7 +402,9 @@ class StaticStep:
             for tensor, node in zip(self.tensors, self.nodes, strict=True):
                 guard.slot(tensor, "_a", ARRAY(tensor))
                 guard.slot(tensor, "_node", node)
-            for node in {id(t._node): t._node for t in self.grads if t._node is not None}.values():
+            for tensor, grad in self.steady:
+                guard.slot(tensor, "_grad", grad)
+            for node in self._accumulating():
                 guard.slot(node, "extras", None)
                 guard.slot(node, "post_accumulate", node.post_accumulate)
                 if node.post_accumulate is not None:
@@ -357,7 +422,7 @@ class StaticStep:
         if not all(map(is_, map(dict.get, self.tables, self.names), self.values)):
             if not self._is_equal():
                 return False
-        if EVERYWHERE.active != self.everywhere or any(self.hooks):
+        if not self._reaches_the_same() or not self._has_same_hooks() or any(self.hooks):
             return False
         for optimizer, before in zip(self.optimizers, self.moved, strict=True):
             now = _moved_by(optimizer)
@@ -371,9 +436,27 @@ class StaticStep:
             return False
         if not all(map(is_, map(NODE, self.tensors), self.nodes)):
             return False
-        return not any(
-            n is not None and (n.extras is not None or n.post_accumulate)
-            for n in (t._node for t in self.grads)
+        if any(t._grad is not grad for t, grad in self.steady):
+            return False
+        return not any(n.extras is not None or n.post_accumulate for n in self._accumulating())
+
+    def _accumulating(self) -> list[Any]:
+        """The nodes of the leaves that get gradients."""
+        leaves = (*self.grads, *(t for t, _ in self.steady))
+        return list({id(t._node): t._node for t in leaves if t._node is not None}.values())
+
+    def _has_same_hooks(self) -> bool:
+        """Whether the hooks of all modules are the same."""
+        return not (EVERYWHERE.active or self.everywhere) or everywhere() == self.everywhere
+
+    def _reaches_the_same(self) -> bool:
+        """Whether variables and lists hold the same modules and optimizers."""
+        for cell, value in self.variables:
+            if not _filled_cell(cell) or cell.cell_contents is not value:
+                return False
+        return all(
+            len(items) == len(before) and all(map(is_, items, before))
+            for items, before in self.lists
         )
 
     def _is_equal(self) -> bool:
@@ -486,15 +569,34 @@ def _guards(roots: Any) -> Iterator[tuple[dict[Any, Any], Any, Any]]:
         if isinstance(found, Module):
             for module in found.modules():
                 yield from _attributes(module)
-                for table in (module._parameters, module._buffers, module._modules):
+                for table in _parts_of(module):
                     for name, value in table.items():
-                        yield table, name, value  # type: ignore[misc]
+                        yield table, name, value
         else:
             yield vars(found), "state", found.state
             for p, own in found.state.items():
                 yield found.state, p, own
                 for name, value in own.items():
                     yield own, name, value
+    for value in _walk(roots):
+        names: Iterable[Any] = value if value.__class__ is dict else ()
+        if isinstance(value, FunctionType) and _is_users(value):
+            value, names = value.__globals__, _names(value.__code__)
+        for name in names:
+            if _acts(value.get(name)):
+                yield value, name, value[name]
+
+
+def _variables(roots: Any) -> Iterator[tuple[Any, Any]]:
+    """The variables of outer functions that are modules and optimizers, which may become others."""
+    for value in _walk(roots):
+        for cell in (isinstance(value, FunctionType) and value.__closure__) or ():
+            if _filled_cell(cell) and _acts(cell.cell_contents):
+                yield cell, cell.cell_contents
+
+
+def _acts(value: Any) -> bool:
+    return isinstance(value, (Module, Optimizer))
 
 
 def _tables(roots: Any) -> Iterator[dict[str, Any]]:
@@ -502,14 +604,45 @@ def _tables(roots: Any) -> Iterator[dict[str, Any]]:
     for found in reached(roots):
         if isinstance(found, Module):
             for module in found.modules():
-                yield from (module._parameters, module._buffers, module._modules)
+                yield from _parts_of(module)
+                own = vars(module)
+                yield from (own[n] for n in _settings(module) if own[n].__class__ is dict)
+
+
+def _parts_of(module: Module) -> Iterator[dict[Any, Any]]:
+    """A module's parameters, buffers and children, and its hooks once it has had one."""
+    yield from (module._parameters, module._buffers, module._modules)  # type: ignore[misc]
+    if module._hooked:
+        yield from (vars(module)[name] for name in HOOKS)
+
+
+def _lists(roots: Any) -> Iterator[list[Any]]:
+    """Lists that are settings of modules, or have modules and optimizers in them."""
+    for value in _walk(roots):
+        if isinstance(value, Module):
+            own = vars(value)
+            yield from (own[n] for n in _settings(value) if own[n].__class__ is list)
+        elif value.__class__ is list and any(map(_acts, value)):
+            yield value
 
 
 def _attributes(module: Module) -> Iterator[tuple[dict[Any, Any], Any, Any]]:
+<<<<<<< HEAD
     """A module's settings, whether it has hooks, and an instance ``forward`` if there is one."""
+=======
+    """A module's settings, whether it has had hooks, and a ``forward`` of its own if it has one."""
+>>>>>>> attack
     own = vars(module)
-    for name in ("forward", "_hooked", *(n for n in own if n[:1] != "_" and n != "forward")):
+    for name in ("forward", "_hooked", *_settings(module)):
         yield own, name, own.get(name)
+        if own.get(name).__class__ is dict:
+            yield from ((own[name], key, value) for key, value in own[name].items())
+
+
+def _settings(module: Module) -> list[str]:
+    """The attributes that a module has besides its parts; of weft's own modules the public ones."""
+    kept = (n for n in vars(module) if n not in NO_SETTINGS)
+    return [n for n in kept if n[:1] != "_" or _is_users(module.__class__)]
 
 
 def _parameters(roots: Any) -> Iterator[Tensor]:
@@ -533,6 +666,7 @@ def _moved_by(optimizer: Optimizer) -> list[Any]:
 
 
 def reached(roots: Any) -> list[Any]:
+<<<<<<< HEAD
     """The modules and optimizers that a function can reach."""
     found: dict[int, Any] = {}
     seen: set[int] = set()
@@ -553,9 +687,23 @@ def reached(roots: Any) -> list[Any]:
         elif not isinstance(value, (Tensor, ModuleType, type)):
             stack += list(getattr(value, "__dict__", {}).values())
     return list(found.values())
+=======
+    """The modules and optimizers that a function can name."""
+    found = list(filter(_acts, _walk(roots)))
+    inside = {id(m) for v in found if isinstance(v, Module) for m in v.modules() if m is not v}
+    return [v for v in found if id(v) not in inside]
+>>>>>>> attack
 
 
 OWN = frozenset(vars(Module())) - {"_parameters", "_buffers", "_modules", "training"}
+HOOKS = [
+    name
+    for name in OWN
+    if name.endswith(("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks"))
+]
+NO_SETTINGS = {*vars(Module()), "forward", "_hooked", "_scope_name", "_scope_places", "_model_tag"}
+NO_SETTINGS.remove("training")
+LIBRARIES = {"weft", "numpy", *sys.stdlib_module_names}
 
 
 class PythonState:
@@ -589,28 +737,71 @@ def _same(now: Any, before: Any) -> bool:
 
 
 def _holders(roots: Any) -> list[Any]:
+<<<<<<< HEAD
     """The mutable objects that a function can reach: lists, dicts, objects, functions' cells."""
     found: list[Any] = []
     stack, seen = [roots], set()
+=======
+    """What a function can name and its call may change: lists, dicts, objects, functions' cells."""
+    kinds = (list, dict, set, deque, Module, FunctionType)
+    return [value for value in _walk(roots) if isinstance(value, kinds)]
+
+
+def _walk(roots: Any) -> Iterator[Any]:
+    """What a function can name, and what that refers to."""
+    seen: dict[int, Any] = {}  # keeps what is made on the way, so that no identity comes twice
+    stack = [roots]
+>>>>>>> attack
     while stack:
         value = stack.pop()
-        if id(value) in seen or isinstance(value, (Tensor, ModuleType, type)):
-            continue
-        seen.add(id(value))
-        if isinstance(value, tuple):
-            stack += value
-        elif isinstance(value, MethodType):
-            stack += _named_by(value)
-        elif isinstance(value, (list, dict, Module, FunctionType)):
-            found.append(value)
-            stack += _contents(value)
-        elif isinstance(value, Optimizer):
-            stack += [value.param_groups, value.state]
-        elif hasattr(value, "__dict__") and (
-            isinstance(value, LRScheduler) or not type(value).__module__.startswith("weft.")
-        ):
-            stack.append(vars(value))
-    return found
+        if id(value) not in seen and not isinstance(value, (*PLAIN, Tensor, ModuleType)):
+            seen[id(value)] = value
+            yield value
+            stack += _parts(value)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """What an object refers to, where the program's code can come to it."""
+    if isinstance(value, (tuple, list, set, frozenset, deque)):
+        return tuple(value)
+    if isinstance(value, dict):
+        return tuple(value.values())
+    if isinstance(value, (FunctionType, MethodType)):
+        return _named_by(value)
+    if isinstance(value, functools.partial):
+        return value.func, value.args, value.keywords
+    if isinstance(value, (staticmethod, classmethod)):
+        return (value.__func__,)
+    if isinstance(value, property):
+        return value.fget, value.fset
+    if isinstance(value, type):
+        return tuple(vars(value).values()) + value.__bases__ if _is_users(value) else ()
+    if isinstance(value, Optimizer):
+        return value.__class__, value.param_groups, value.state
+    own = getattr(value, "__dict__", None)
+    if isinstance(value, (Module, LRScheduler)) or _is_users(value.__class__):
+        slots = [getattr(value, n, None) for c in type(value).__mro__ for n in _slots(c)]
+        held = vars(value).values() if isinstance(value, Module) else (own,)
+        return value.__class__, *slots, *held
+    if own is None or not _is_wefts(value.__class__):
+        return (own,)
+    # What a compiled function has learned is nothing that the program can come to.
+    return (own["__wrapped__"],) if "__wrapped__" in own else filter(_acts, own.values())
+
+
+def _slots(kind: type) -> Iterable[str]:
+    names = vars(kind).get("__slots__", ()) if _is_users(kind) else ()
+    return (names,) if isinstance(names, str) else names
+
+
+def _is_wefts(made: Any) -> bool:
+    """Whether a function or class is one of weft's own."""
+    return str(made.__module__).startswith("weft.")
+
+
+def _is_users(made: Any) -> bool:
+    """Whether a function or class may name modules and optimizers: those of libraries do not."""
+    return str(made.__module__).partition(".")[0] not in LIBRARIES
 
 
 def _named_by(value: FunctionType | MethodType) -> list[Any]:
@@ -618,10 +809,20 @@ def _named_by(value: FunctionType | MethodType) -> list[Any]:
     if isinstance(value, MethodType):
         return [value.__func__, value.__self__]
     found = [c.cell_contents for c in value.__closure__ or () if _filled_cell(c)]
-    if not (value.__module__ or "").startswith("weft."):
+    if _is_users(value):
         known = value.__globals__
-        found += [known[n] for n in value.__code__.co_names if n in known]
+        found += [known[n] for n in _names(value.__code__) if n in known]
+        found += [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+        found += vars(value).values()
     return found
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """The names that code reads, with those in its lambdas, comprehensions and functions."""
+    yield from code.co_names
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield from _names(part)
 
 
 def _filled_cell(cell: Any) -> bool:

@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.modes import MODES
+
 # Called with the array that is about to be written, and the tensor on it if there is one at hand.
 LISTENERS: list[Callable[[Any, Any], None]] = []
 
@@ -36,6 +38,9 @@ def exchange(target: Any, array: Any) -> None:
     """Replace a tensor's array; listeners are notified of the old one first."""
     if LISTENERS:
         announce(target._a, target)
+    if array is not target._a:  # as it is after `x.data += 1`
+        for recorder in MODES.now.recorders:
+            recorder.exchanges(target)
     target._a = array
 
 

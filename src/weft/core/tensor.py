@@ -676,6 +676,8 @@ class Tensor(metaclass=_TensorMeta):
         >>> w
         tensor([3., 3.], requires_grad=True)
         """
+        for recorder in MODES.now.recorders:
+            recorder.meets(self)  # what is written by the new name is written to this
         if self._node is not None:
             tell_of_cut(self)
         return wrap(self._a)

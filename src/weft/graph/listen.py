@@ -96,7 +96,10 @@ class Listener:
         """An op takes values of a tensor as they are, and what it makes of them is a constant."""
 
     def meets(self, tensor: Tensor) -> None:
-        """A generator is about to read a tensor's array."""
+        """Somebody is about to take a tensor's array by another name than the tensor."""
+
+    def exchanges(self, tensor: Tensor) -> None:
+        """A tensor is about to be given another array."""
 
     def puts(self, array: Any, made: Any) -> None:
         """An array of the host was copied to a device."""

@@ -6,6 +6,7 @@ import gc
 import sys
 import time
 import weakref
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,7 @@ class Recorder(Values, Listener):
         Numbers that no op read as they were drawn: what came of them is a constant of the record.
         So is what Python made of a count that the step itself changes.
         """
-        self.stuck = self.stuck or self._counted() or self.reseeded
+        self.stuck = self.stuck or self._counted() or self.reseeded or self._overlapping()
         if self.stuck or not self.drawn:
             return self.stuck
         read = {r.node for spec in self.specs for r in spec.refs()}
@@ -152,6 +153,24 @@ class Recorder(Values, Listener):
                         "random numbers were drawn and changed outside of ops, so the old ones "
                         f"would be used again: {spec.op_name} at {spec.line()}"
                     )
+        return ""
+
+    def _overlapping(self) -> str:
+        """Which leaves show the same memory, if one is written: the other changes unseen."""
+        leaves = [(s, s.leaf.lasting._a) for s in self.specs if s.leaf is not None]
+        known = [(s, a) for s, a in leaves if isinstance(a, np.ndarray) and a.size]
+        bounds = [(*np.lib.array_utils.byte_bounds(a), s) for s, a in known]
+        furthest: tuple[int, Any] = (0, None)  # of all that begin before, the one that ends last
+        furthest_written = furthest
+        for start, end, spec in sorted(bounds, key=itemgetter(0)):
+            written = spec.id in self.updates
+            reached, other = furthest if written else furthest_written
+            if start < reached:
+                names = [self.models.shown(s.label) for s in (other, spec)]
+                return f"{names[0]!r} and {names[1]!r} show the same memory, and it is written to"
+            furthest = max(furthest, (end, spec), key=itemgetter(0))
+            if written:
+                furthest_written = max(furthest_written, (end, spec), key=itemgetter(0))
         return ""
 
     def _counted(self) -> str:
@@ -692,8 +711,13 @@ class Recorder(Values, Listener):
         self.taken.append((tensor, value, errors.here()))
 
     def meets(self, tensor: Tensor) -> None:
-        """Give the tensor a place, by which ``_drew`` knows its array."""
-        self.ref(tensor)
+        """Give the tensor a place, by which its array is known."""
+        self._place(tensor)
+
+    def exchanges(self, tensor: Tensor) -> None:
+        """Note that a repeated step would go on with the memory from before."""
+        if id(tensor._vc) not in self.cells:
+            self._stop_repeats("a tensor from before the block was given other memory (`.data = `)")
 
     def source(self, generator: Any) -> Any:
         """The generator, whose draws become nodes."""

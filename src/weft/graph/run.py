@@ -212,7 +212,13 @@ class Execution:
         """What an optimizer makes of a parameter; as a leaf it is the same one."""
         read = [self.values[x.node][x.index] for x in spec.args]
         counters = len(spec.op.rule._scalars)
-        found = spec.op.run(list(map(bare, read)), len(read) - 2 - counters, spec.attrs)
+        states, group = len(read) - 2 - counters, spec.op.group
+        if group is not None and not spec.op.keeps(states, group):
+            raise GraphError(
+                f"the settings of {spec.op.name} ask for other states than when its step was "
+                "recorded (as momentum does): record it again"
+            )
+        found = spec.op.run(list(map(bare, read)), states, spec.attrs)
         results = [
             x if isinstance(x, Tensor) else beside(old, np.asarray(x))
             for x, old in zip(found, (read[0], *read[2:]), strict=True)

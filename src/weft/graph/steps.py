@@ -39,6 +39,11 @@ class Step:
         """The settings of the optimizer as they are now; None without one."""
         return None if self.number is None else self.optimizer.param_groups[self.number]
 
+    def keeps(self, states: int, group: dict[str, Any]) -> bool:
+        """Whether an optimizer with such settings keeps as many states as were recorded."""
+        names = getattr(self.optimizer, "_state_names", None)
+        return names is None or len(names(group)) == states
+
     def run(self, values: list[Any], states: int, settings: dict[str, Any]) -> list[Any]:
         """The new arrays of parameter, states and counters."""
         p, g, *rest = values

@@ -218,9 +218,16 @@ class Values:
                     spec.code, spec.instruction, spec.scope = place.cut_at
             return place.cut
         known = self._of_node(node)
+        is_leaf = isinstance(node, AccumulateGrad) and node is not NOWHERE
         if known is not None:
-            return place.value if place.node is not None and place.node() is node else known
-        if isinstance(node, AccumulateGrad) and node is not NOWHERE:
+            if place.node is None or place.node() is not node:
+                return known
+            if is_leaf and MODES.now.grad and place.value not in self.flows:
+                # It was written to without a history: the pass that follows leads to the new value.
+                place.value = self._derived(VARIABLE, place.value, t)
+                self._meet(node, place)
+            return place.value
+        if is_leaf:
             # Some value that the program declared a leaf of its own.
             value = self._derived(VARIABLE, place.value, t)
             self.nodes[id(node)] = (ref(node), value)

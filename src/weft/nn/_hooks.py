@@ -38,6 +38,17 @@ class _Everywhere:
 EVERYWHERE = _Everywhere
 
 
+def everywhere() -> list[Callable]:
+    """The hooks of all modules."""
+    if not EVERYWHERE.active:
+        return []
+    tables = (
+        *(HOME._global_forward_pre_hooks, HOME._global_forward_hooks),
+        *(HOME._global_backward_pre_hooks, HOME._global_backward_hooks),
+    )
+    return [hook for table in tables for hook in table.values()]
+
+
 class _HookHandle(RemovableHandle):
     """Takes a hook off together with the notes on how to call it; can be copied and pickled."""
 

@@ -661,7 +661,9 @@ def _measures(spec: EntrySpec) -> list[str]:
         f"  %slim = icmp sle i64 %last, {spec.narrow[0]}",
         f"  %crowd = icmp sge i64 %lead, {spec.narrow[1]}",
         "  %narrow = and i1 %slim, %crowd",
-        "  br i1 %narrow, label %no, label %numbers",
+        "  %void = icmp slt i64 %count, 1",  # kernels divide by the number of indices
+        "  %unfit = or i1 %narrow, %void",
+        "  br i1 %unfit, label %no, label %numbers",
     ]
 
 
