@@ -256,16 +256,9 @@ class StaticStep:
         self.written = [specs[leaf].leaf.lasting for leaf in writes]
         self.cells = [(specs[leaf].leaf.lasting._vc, times.get(leaf, 1)) for leaf in writes]
         if any(leaf in self.given for leaf in graph._updates):
-<<<<<<< HEAD
-            raise CannotLower("an argument that is modified in place")
-        grads = graph._gradients
-        if any(leaf in self.given for leaf in grads):
-            raise CannotLower("an argument that receives a gradient")
-=======
             raise CannotLower("an argument that is modified in place")
         if any(leaf in self.given for leaf in graph._gradients):
             raise CannotLower("an argument that receives a gradient")
->>>>>>> attack
         self.grads = [specs[leaf].leaf.tensor for leaf, r in grads.items() if r is not None]
         self.cleared = [specs[leaf].leaf.tensor for leaf, r in grads.items() if r is None]
         draws = [Ref(s.id) for s in specs.values() if isinstance(s.op, Draw)]
@@ -279,13 +272,8 @@ class StaticStep:
         own = {id(t): id(storage_array(t._a)) for t in tensors_in(out)}
         if len(set(own.values())) < len(own):
             raise CannotLower("results that share memory")
-<<<<<<< HEAD
-        if any(t._node is not None for t in tensors_in(out)) and not grads:
-            raise CannotLower("a result with a grad_fn whose graph no backward pass has freed")
-=======
         if any(t._node is not None for t in tensors_in(out)) and not graph._gradients:
             raise CannotLower("a result with a grad_fn whose graph no backward pass has freed")
->>>>>>> attack
         wanted = [*ends, *(r for r in grads.values() if r is not None), *draws]
         self.program = lower(list(specs.values()), examples, wanted, writes)
         leaves = self.program.leaves
@@ -317,15 +305,10 @@ class StaticStep:
         if any(hooks):
             raise CannotLower("hooks on an optimizer step")
         self.hooks = hooks
-<<<<<<< HEAD
-        self.everywhere = EVERYWHERE.active
+        self.everywhere = everywhere()
         self.objects = list(
             _objects(roots[1:])
         )  # kept alive, since calls identify them by identity
-=======
-        self.everywhere = everywhere()
-        self.objects = list(_objects(roots[1:]))  # kept, since calls know them by identity
->>>>>>> attack
         constants = [t for t in self.held.values() if not isinstance(t, Parameter)]
         self.unchanged: Callable[[], bool] | None = None
         self.known: list[Any] = []  # the arrays of leaves, while nothing has changed
@@ -360,14 +343,10 @@ class StaticStep:
         return not self.clean or all(t._grad is None for t in self.clean)
 
     def holds(self) -> bool:
-<<<<<<< HEAD
         """Whether everything is unchanged since the step was recorded."""
-=======
-        """Whether everything is as it was when the step was recorded."""
         for names_of, group, names in self.states:
             if names_of(group) != names:
                 return False
->>>>>>> attack
         if self.unchanged is not None and self.unchanged():
             return self._has_same_hooks()
         if not self._holds():
@@ -627,11 +606,7 @@ def _lists(roots: Any) -> Iterator[list[Any]]:
 
 
 def _attributes(module: Module) -> Iterator[tuple[dict[Any, Any], Any, Any]]:
-<<<<<<< HEAD
-    """A module's settings, whether it has hooks, and an instance ``forward`` if there is one."""
-=======
     """A module's settings, whether it has had hooks, and a ``forward`` of its own if it has one."""
->>>>>>> attack
     own = vars(module)
     for name in ("forward", "_hooked", *_settings(module)):
         yield own, name, own.get(name)
@@ -666,33 +641,10 @@ def _moved_by(optimizer: Optimizer) -> list[Any]:
 
 
 def reached(roots: Any) -> list[Any]:
-<<<<<<< HEAD
     """The modules and optimizers that a function can reach."""
-    found: dict[int, Any] = {}
-    seen: set[int] = set()
-    stack: list[Any] = [roots]
-    while stack:
-        value = stack.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        if isinstance(value, (Module, Optimizer)):
-            found[id(value)] = value
-        elif isinstance(value, (tuple, list, set, frozenset)):
-            stack += value
-        elif isinstance(value, dict):
-            stack += value.values()
-        elif isinstance(value, (FunctionType, MethodType)):
-            stack += _named_by(value)
-        elif not isinstance(value, (Tensor, ModuleType, type)):
-            stack += list(getattr(value, "__dict__", {}).values())
-    return list(found.values())
-=======
-    """The modules and optimizers that a function can name."""
     found = list(filter(_acts, _walk(roots)))
     inside = {id(m) for v in found if isinstance(v, Module) for m in v.modules() if m is not v}
     return [v for v in found if id(v) not in inside]
->>>>>>> attack
 
 
 OWN = frozenset(vars(Module())) - {"_parameters", "_buffers", "_modules", "training"}
@@ -737,12 +689,7 @@ def _same(now: Any, before: Any) -> bool:
 
 
 def _holders(roots: Any) -> list[Any]:
-<<<<<<< HEAD
     """The mutable objects that a function can reach: lists, dicts, objects, functions' cells."""
-    found: list[Any] = []
-    stack, seen = [roots], set()
-=======
-    """What a function can name and its call may change: lists, dicts, objects, functions' cells."""
     kinds = (list, dict, set, deque, Module, FunctionType)
     return [value for value in _walk(roots) if isinstance(value, kinds)]
 
@@ -751,7 +698,6 @@ def _walk(roots: Any) -> Iterator[Any]:
     """What a function can name, and what that refers to."""
     seen: dict[int, Any] = {}  # keeps what is made on the way, so that no identity comes twice
     stack = [roots]
->>>>>>> attack
     while stack:
         value = stack.pop()
         if id(value) not in seen and not isinstance(value, (*PLAIN, Tensor, ModuleType)):
