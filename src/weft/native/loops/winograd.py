@@ -429,21 +429,10 @@ def write_rows(
 
 @inline
 def tile_line_results(
-    found: Ptr[f32],
-    between: i64,
-    full: i64,
-    bias: Ptr[f32],
-    check: Ptr[f32],
-    half: Ptr[f32],
-    done: Ptr[f32],
-    places: Ptr[f32],
-    wide: i64,
-    seen_y: i64,
-    seen_x: i64,
-    n: i64,
-    m: i64,
+    found: Ptr[f32], between: i64, full: i64, bias: Ptr[f32], check: Ptr[f32], half: Ptr[f32],
+    done: Ptr[f32], places: Ptr[f32], wide: i64, seen_y: i64, seen_x: i64, n: i64, m: i64,
     lanes: i64,
-):
+):  # fmt: skip
     """The results of a line of tiles, a vector of rows for each place."""
     for t in range(wide):
         results(found + t * full, between, half, done, n, m, lanes)
@@ -657,22 +646,9 @@ def weight_products(
 
 @kernel
 def weight_results(
-    parts: Ptr[f32],
-    to: Ptr[f32],
-    taps: Ptr[i64],
-    bad: Ptr[i64],
-    pieces: i64,
-    channels: i64,
-    phases: i64,
-    size: i64,
-    columns: i64,
-    window: i64,
-    n: i64,
-    m: i64,
-    lanes: i64,
-    lo: i64,
-    hi: i64,
-):
+    parts: Ptr[f32], to: Ptr[f32], taps: Ptr[i64], bad: Ptr[i64], pieces: i64, channels: i64,
+    phases: i64, size: i64, columns: i64, window: i64, n: i64, m: i64, lanes: i64, lo: i64, hi: i64,
+):  # fmt: skip
     # The sum of the pieces, transformed into windows: element by element of the weight.
     k = n - m + 1
     total = array(f32, n * n * lanes)
