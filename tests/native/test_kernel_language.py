@@ -110,3 +110,29 @@ def test_recipes_know_functions_that_are_arguments() -> None:
         return recipes.recipe(KernelFunction(line, known), {"T": "f32"})
 
     assert recipe("0.5") == recipe("0.5") != recipe("0.25")
+
+
+LOOP = """def line(x: Ptr[T], n: i64, lo: i64, hi: i64):
+    total = 0
+    for k in range(n):
+        {}
+        total += min(k, 3) + max(k, ~k)
+    x[0] = T(total)
+"""
+
+
+@pytest.mark.parametrize("change", ["pass", "k += 1"])
+def test_loops_of_one_round_have_a_constant_counter(change: str) -> None:
+    function = KernelFunction(LOOP.format(change), {})
+    assert ("br i1" in build(function, {"T": "f32"}, {"n": 1}, False)) == (change != "pass")
+    for n in range(3):
+        wanted = sum(
+            min(k, 3) + max(k, ~k) for k in (range(n) if change == "pass" else range(1, n + 1))
+        )
+        for run in (
+            jit.Kernel(function).get("f32", n=n),
+            interpret.runner(function, {"T": "f32"}, {"n": n}),
+        ):
+            x = np.full(1, -9, np.float32)
+            run(x, 1, 1)
+            assert x[0] == wanted

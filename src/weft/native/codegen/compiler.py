@@ -541,7 +541,7 @@ class Body:
         values = [self.expression(a) for a in node.iter.args]
         if all(kind == "int" for _, kind in values):
             rounds = range(*(int(text) for text, _ in values))
-            if len(rounds) < 2:
+            if len(rounds) < 2 and not self.assigns(node):
                 self.once(node, rounds)
                 return
         bounds = [self.convert(value, "i64") for value in values]
@@ -567,6 +567,15 @@ class Body:
         order = self.unit.sum_loop() if self.is_sum(node) else ""
         self.say(f"br label %{head}{order}")
         self.label(after)
+
+    def assigns(self, loop: ast.For) -> bool:
+        """Whether a loop's body changes the counter."""
+        assert isinstance(loop.target, ast.Name)
+        names = (x for statement in loop.body for x in ast.walk(statement))
+        return any(
+            isinstance(x, ast.Name) and x.id == loop.target.id and isinstance(x.ctx, ast.Store)
+            for x in names
+        )
 
     def once(self, node: ast.For, rounds: range) -> None:
         """A loop of one round, or none, in which the counter is a constant."""
@@ -749,6 +758,8 @@ class Body:
         if isinstance(node.op, ast.Not):
             return self.put(f"xor i1 {self.convert((text, kind), 'i1')}, true"), "i1"
         if isinstance(node.op, ast.Invert):
+            if kind == "int":
+                return str(~int(text)), kind
             mask = "true" if kind == "i1" else "-1"
             return self.put(f"xor {LLVM[kind]} {text}, {mask}"), kind
         if kind in ("int", "float"):
@@ -822,6 +833,9 @@ class Body:
         if name in ("min", "max"):
             left, right = (self.expression(a) for a in node.args)
             kind = self.common(left, right)
+            if kind == "int":
+                chosen = min if name == "min" else max
+                return str(chosen(int(left[0]), int(right[0]))), kind
             a, b = self.convert(left, kind), self.convert(right, kind)
             if kind in FLOATS:
                 raise self.fail(node, "use minimum or maximum, which keep NaN")
