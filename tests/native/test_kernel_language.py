@@ -136,3 +136,27 @@ def test_loops_of_one_round_have_a_constant_counter(change: str) -> None:
             x = np.full(1, -9, np.float32)
             run(x, 1, 1)
             assert x[0] == wanted
+
+
+PARTS = """def line(x: Ptr[T], wide: i64, lo: i64, hi: i64):
+    for part in (0, 2, 5) if wide else (1,):
+        if part == 2:
+            x[part] = 0.5
+        else:
+            x[part] = T(part)
+"""
+
+
+def test_a_loop_over_constants_is_unrolled() -> None:
+    function = KernelFunction(PARTS, {})
+    for wide, wanted in ((0, [9, 1, 9, 9, 9, 9]), (1, [0, 9, 0.5, 9, 9, 5])):
+        assert "br i1" not in build(function, {"T": "f32"}, {"wide": wide}, False)
+        for run in (
+            jit.Kernel(function).get("f32", wide=wide),
+            interpret.runner(function, {"T": "f32"}, {"wide": wide}),
+        ):
+            x = np.full(6, 9, np.float32)
+            run(x, 1, 1)
+            assert x.tolist() == wanted
+    with pytest.raises(KernelError, match="constants"):
+        build(KernelFunction(PARTS.replace("2, 5", "2, lo"), {}), {"T": "f32"}, {"wide": 1}, False)

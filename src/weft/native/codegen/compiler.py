@@ -11,7 +11,8 @@ A kernel is an ordinary function over pointers and numbers::
 arrays in a call. The last two parameters, ``lo`` and ``hi``, are the part of the work that one
 thread does. What the language has:
 
-* ``for`` over ``range``, ``while``, ``if``, assignments, ``x[i]`` on pointers;
+* ``for`` over ``range``, or over a tuple of constants, for each of which it has code of its own;
+  ``while``, ``if``, assignments, ``x[i]`` on pointers;
 * arithmetic, comparisons, ``and``/``or``/``not``, ``a if c else b`` (all sides are evaluated);
 * the functions of ``INTRINSICS``, other functions marked ``@inline``, which may return several
   values (``a, b = f(x)``), ``array(T, n)`` for a few values on the stack, ``at(T, address)`` for an
@@ -535,14 +536,20 @@ class Body:
         self.label(after)
 
     def do_For(self, node: ast.For) -> None:
-        if not (isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "range"):
-            raise self.fail(node.iter, "for goes over range only")
         assert isinstance(node.target, ast.Name)
-        values = [self.expression(a) for a in node.iter.args]
+        over = node.iter
+        if isinstance(over, ast.IfExp):
+            over = over.body if self.condition(over.test) == "true" else over.orelse
+        if isinstance(over, ast.Tuple):
+            self.unrolled(node, [self.expression(a) for a in over.elts])
+            return
+        if not (isinstance(over, ast.Call) and ast.unparse(over.func) == "range"):
+            raise self.fail(node.iter, "for goes over range, or a tuple of constants")
+        values = [self.expression(a) for a in over.args]
         if all(kind == "int" for _, kind in values):
             rounds = range(*(int(text) for text, _ in values))
             if len(rounds) < 2 and not self.assigns(node):
-                self.once(node, rounds)
+                self.unrolled(node, [(str(i), "int") for i in rounds])
                 return
         bounds = [self.convert(value, "i64") for value in values]
         start, stop = ("0", bounds[0]) if len(bounds) == 1 else bounds[:2]
@@ -577,12 +584,14 @@ class Body:
             for x in names
         )
 
-    def once(self, node: ast.For, rounds: range) -> None:
-        """A loop of one round, or none, in which the counter is a constant."""
+    def unrolled(self, node: ast.For, rounds: list[Value]) -> None:
+        """A loop of which each round is code of its own, in which the counter is a constant."""
         assert isinstance(node.target, ast.Name)
-        for i in rounds:
-            self.store_variable(node.target.id, (str(i), "int"))
-            before, self.consts = self.consts, {**self.consts, node.target.id: i}
+        if any(kind != "int" for _, kind in rounds):
+            raise self.fail(node.iter, "not a tuple of constants")
+        for value in rounds:
+            self.store_variable(node.target.id, value)
+            before, self.consts = self.consts, {**self.consts, node.target.id: _number(value)}
             self.block(node.body)
             self.consts = before
 

@@ -74,53 +74,6 @@ def taps_inside(geo, axis: constexpr, o, count):
 # A place outside is replaced by the nearest one inside, which is read twice and changes nothing.
 
 
-@inline
-def max_one(
-    x, y, where, geo, c: constexpr, k: constexpr, top, z0, zf, zl, y0, yf, yl, at_x: constexpr,
-    x0: constexpr, xf, xl, kd: constexpr, kh: constexpr, kw: constexpr, dw: constexpr,
-):  # fmt: skip
-    """One window in channel k of c, which are innermost.
-
-    It begins at ``at_x + x0`` along lines, of which ``top`` is the first that is inside. What is in
-    ``x0`` is added when the place is known.
-    """
-    first = top + at_x + xf * dw
-    best = x[(first + x0) * c + k]
-    place = i32(first)
-    for kz in range(kd):
-        z = z0 + min(max(kz, zf), zl) * geo[DD]
-        for ky in range(kh):
-            line = (z * geo[H] + y0 + min(max(ky, yf), yl) * geo[DH]) * geo[W] + at_x
-            for kx in range(kw):
-                if kz + ky + kx > 0:
-                    at = line + min(max(kx, xf), xl) * dw
-                    v = x[(at + x0) * c + k]
-                    better = v > best or v != v
-                    best = v if better else best
-                    place = i32(at) if better else place
-    y[k] = best
-    where[k] = i64(place) + x0
-
-
-@inline
-def max_line(
-    x, y, where, geo, c: constexpr, top, z0, zf, zl, y0, yf, yl, start, stop, whole: constexpr,
-    planes: constexpr, kd: constexpr, kh: constexpr, kw: constexpr, sw: constexpr, dw: constexpr,
-):  # fmt: skip
-    """A row of windows, of which ``whole`` ones are inside along it."""
-    for o in range(start, stop):
-        x0 = o * sw - geo[PW]
-        xf = 0 if whole else first_inside(x0, dw)
-        xl = kw - 1 if whole else last_inside(x0, dw, kw, geo[W])
-        out = y + o * c
-        to = where + o * c
-        for k in range(c):
-            max_one(
-                x, out, to, geo, c, k, top, z0, zf, zl, y0, yf, yl, 0 if planes else x0,
-                x0 if planes else 0, xf, xl, kd, kh, kw, dw,
-            )  # fmt: skip
-
-
 @kernel
 def max_windows(
     x: Ptr[T], y: Ptr[T], where: Ptr[i64], geo: Ptr[i64], c: i64, planes: i64, kd: i64, kh: i64,
@@ -130,24 +83,38 @@ def max_windows(
         source = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W] * c)
         z0, zf, zl = taps_inside(geo, 0, u // geo[OH] % geo[OD], kd)
         y0, yf, yl = taps_inside(geo, 1, u % geo[OH], kh)
-        out = y + u * geo[OW] * c
-        to = where + u * geo[OW] * c
         top = ((z0 + zf * geo[DD]) * geo[H] + y0 + yf * geo[DH]) * geo[W]
-        left = geo[LEFT] if planes else geo[OW]
-        right = geo[RIGHT]
-        max_line(
-            source, out, to, geo, c, top, z0, zf, zl, y0, yf, yl, 0, left, 0, planes, kd, kh, kw,
-            sw, dw,
-        )  # fmt: skip
-        if planes:
-            max_line(
-                source, out, to, geo, c, top, z0, zf, zl, y0, yf, yl, left, right, 1, planes, kd,
-                kh, kw, sw, dw,
-            )  # fmt: skip
-            max_line(
-                source, out, to, geo, c, top, z0, zf, zl, y0, yf, yl, right, geo[OW], 0, planes, kd,
-                kh, kw, sw, dw,
-            )  # fmt: skip
+        # Of a plane, windows that begin before a line, that are inside, and that end behind it.
+        for part in (0, 1, 2) if planes else (0,):
+            before = geo[LEFT] if planes else geo[OW]
+            start = 0 if part == 0 else before if part == 1 else geo[RIGHT]
+            stop = before if part == 0 else geo[RIGHT] if part == 1 else geo[OW]
+            for o in range(start, stop):
+                x0 = o * sw - geo[PW]
+                xf = 0 if part == 1 else first_inside(x0, dw)
+                xl = kw - 1 if part == 1 else last_inside(x0, dw, kw, geo[W])
+                # What differs between neighbours of a vector is added when the place is known.
+                apart = x0 if planes else 0
+                shared = x0 - apart
+                first = top + xf * dw + shared
+                out = y + (u * geo[OW] + o) * c
+                to = where + (u * geo[OW] + o) * c
+                for k in range(c):
+                    best = source[(first + apart) * c + k]
+                    place = i32(first)
+                    for kz in range(kd):
+                        z = z0 + min(max(kz, zf), zl) * geo[DD]
+                        for ky in range(kh):
+                            line = (z * geo[H] + y0 + min(max(ky, yf), yl) * geo[DH]) * geo[W]
+                            for kx in range(kw):
+                                if kz + ky + kx > 0:
+                                    at = line + min(max(kx, xf), xl) * dw + shared
+                                    v = source[(at + apart) * c + k]
+                                    better = v > best or v != v
+                                    best = v if better else best
+                                    place = i32(at) if better else place
+                    out[k] = best
+                    to[k] = i64(place) + apart
 
 
 @inline
