@@ -35,6 +35,8 @@ T = Any  # the type of the arrays in a call
 # Windows of more places are not unrolled: means; largest values of planes, and of rows of channels.
 # What LLVM unrolls only in part it does not vectorize.
 UNROLLED, UNROLLED_PLANES, UNROLLED_ROWS = 25, 16, 12
+# Windows of planes with fewer places are one loop along a line; of others, a few are done together.
+SINGLE = 8
 # Channels that are done at a time where they are innermost.
 TILE = 64
 # Elements read that are worth a thread.
@@ -77,44 +79,47 @@ def taps_inside(geo, axis: constexpr, o, count):
 @kernel
 def max_windows(
     x: Ptr[T], y: Ptr[T], where: Ptr[i64], geo: Ptr[i64], c: i64, planes: i64, kd: i64, kh: i64,
-    kw: i64, sw: i64, dw: i64, lo: i64, hi: i64,
+    kw: i64, sw: i64, dw: i64, together: i64, lo: i64, hi: i64,
 ):  # fmt: skip
     for u in range(lo, hi):
         source = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W] * c)
         z0, zf, zl = taps_inside(geo, 0, u // geo[OH] % geo[OD], kd)
         y0, yf, yl = taps_inside(geo, 1, u % geo[OH], kh)
         top = ((z0 + zf * geo[DD]) * geo[H] + y0 + yf * geo[DH]) * geo[W]
-        # Of a plane, windows that begin before a line, that are inside, and that end behind it.
+        # Of a plane, windows that begin before a line, that are inside, and that end behind it. Of
+        # those inside so many are done together, the last of which may have been done before.
         for part in (0, 1, 2) if planes else (0,):
-            before = geo[LEFT] if planes else geo[OW]
-            start = 0 if part == 0 else before if part == 1 else geo[RIGHT]
-            stop = before if part == 0 else geo[RIGHT] if part == 1 else geo[OW]
-            for o in range(start, stop):
-                x0 = o * sw - geo[PW]
-                xf = 0 if part == 1 else first_inside(x0, dw)
-                xl = kw - 1 if part == 1 else last_inside(x0, dw, kw, geo[W])
-                # What differs between neighbours of a vector is added when the place is known.
-                apart = x0 if planes else 0
-                shared = x0 - apart
-                first = top + xf * dw + shared
-                out = y + (u * geo[OW] + o) * c
-                to = where + (u * geo[OW] + o) * c
-                for k in range(c):
-                    best = source[(first + apart) * c + k]
-                    place = i32(first)
-                    for kz in range(kd):
-                        z = z0 + min(max(kz, zf), zl) * geo[DD]
-                        for ky in range(kh):
-                            line = (z * geo[H] + y0 + min(max(ky, yf), yl) * geo[DH]) * geo[W]
-                            for kx in range(kw):
-                                if kz + ky + kx > 0:
-                                    at = line + min(max(kx, xf), xl) * dw + shared
-                                    v = source[(at + apart) * c + k]
-                                    better = v > best or v != v
-                                    best = v if better else best
-                                    place = i32(at) if better else place
-                    out[k] = best
-                    to[k] = i64(place) + apart
+            left = geo[LEFT] if planes else geo[OW]
+            start = 0 if part == 0 else left if part == 1 else geo[RIGHT]
+            stop = left if part == 0 else geo[RIGHT] if part == 1 else geo[OW]
+            for next in range(start, stop, together if part == 1 else 1):
+                for j in range(together if part == 1 else 1):
+                    o = min(next, stop - together) + j if part == 1 else next
+                    x0 = o * sw - geo[PW]
+                    xf = 0 if part == 1 else first_inside(x0, dw)
+                    xl = kw - 1 if part == 1 else last_inside(x0, dw, kw, geo[W])
+                    # What differs between neighbours of a vector is added when the place is known.
+                    apart = x0 if planes else 0
+                    shared = x0 - apart
+                    first = top + xf * dw + shared
+                    out = y + (u * geo[OW] + o) * c
+                    to = where + (u * geo[OW] + o) * c
+                    for k in range(c):
+                        best = source[(first + apart) * c + k]
+                        place = i32(first)
+                        for kz in range(kd):
+                            z = z0 + min(max(kz, zf), zl) * geo[DD]
+                            for ky in range(kh):
+                                line = (z * geo[H] + y0 + min(max(ky, yf), yl) * geo[DH]) * geo[W]
+                                for kx in range(kw):
+                                    if kz + ky + kx > 0:
+                                        at = line + min(max(kx, xf), xl) * dw + shared
+                                        v = source[(at + apart) * c + k]
+                                        better = v > best or v != v
+                                        best = v if better else best
+                                        place = i32(at) if better else place
+                        out[k] = best
+                        to[k] = i64(place) + apart
 
 
 @inline
@@ -424,7 +429,7 @@ def window_back_rows(g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], c: i64, lo: i64, hi: 
 class _Windows:
     """The geometry of one kind of call, worked out once."""
 
-    __slots__ = ("apart", "inside", "numbers", "out", "square", "tables", "taps")
+    __slots__ = ("apart", "inside", "numbers", "out", "square", "tables", "taps", "together")
 
     def __init__(
         self, spatial: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints
@@ -448,6 +453,8 @@ class _Windows:
         left = min(-(-padding[-1] // stride[-1]), out[-1])
         reach = spatial[-1] + padding[-1] - dilation[-1] * (kernel[-1] - 1) - 1
         right = max(left, min(reach // stride[-1] + 1, out[-1]))
+        few = (block()[0] // 2, 4) if self.taps >= SINGLE else ()
+        self.together = next((n for n in few if n <= right - left), 1)
         parts = (*ones, *spatial, *ones, *out, *ones, *stride, *zeros, *padding)
         rest = (*ones, *dilation, *ones, *kernel, left, right)
         self.numbers = np.array((*parts, *rest), np.int64)
@@ -560,7 +567,7 @@ def max_pool(
     if last:
         if f.taps <= UNROLLED_ROWS:
             shares = _shares(n * prod(f.out[:-1]), f.taps * c * f.out[-1])
-            _unrolled(max_windows, kind, kernel, planes=0, **steps)(*arrays, c, *shares)
+            _unrolled(max_windows, kind, kernel, planes=0, together=1, **steps)(*arrays, c, *shares)
         else:
             shares = _shares(n * prod(f.out), f.taps * c)
             max_windows_large.get(kind, planes=0)(*arrays, c, *shares)
@@ -573,7 +580,8 @@ def max_pool(
         step = 8 if f.out[1] >= 8 else 4
         max_squares.get(kind, step=step)(x, y, where, *shape[2:], *f.out, *shares)
     elif f.taps <= UNROLLED_PLANES:
-        _unrolled(max_windows, kind, kernel, planes=1, c=1, **steps)(*arrays, *shares)
+        steps |= {"planes": 1, "c": 1, "together": f.together}
+        _unrolled(max_windows, kind, kernel, **steps)(*arrays, *shares)
     else:
         max_windows_large.get(kind, planes=1, c=1)(*arrays, *shares)
     return y, where
