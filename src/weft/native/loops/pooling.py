@@ -453,7 +453,8 @@ class _Windows:
         left = min(-(-padding[-1] // stride[-1]), out[-1])
         reach = spatial[-1] + padding[-1] - dilation[-1] * (kernel[-1] - 1) - 1
         right = max(left, min(reach // stride[-1] + 1, out[-1]))
-        few = (block()[0] // 2, 4) if self.taps >= SINGLE else ()
+        lanes = block()[0]  # twice as many registers, which have to hold the values of the places
+        few = (lanes // 2, 4) if SINGLE <= self.taps < 2 * lanes else ()
         self.together = next((n for n in few if n <= right - left), 1)
         parts = (*ones, *spatial, *ones, *out, *ones, *stride, *zeros, *padding)
         rest = (*ones, *dilation, *ones, *kernel, left, right)
