@@ -893,7 +893,7 @@ class Body:
 
     def call(self, node: ast.Call, function: KernelFunction) -> Value:
         arguments: list[tuple[ast.expr, Value | None]] = []
-        consts = {}
+        consts: dict[str, Any] = {}
         for argument, (parameter, text) in zip(node.args, function.parameters, strict=True):
             if self.is_pointer(argument):
                 arguments.append((argument, None))
@@ -902,11 +902,11 @@ class Body:
             if passed is not None:
                 consts[parameter] = passed
                 continue
-            value = self.expression(argument)
-            if text == "constexpr" and value[1] in ("int", "float"):
-                consts[parameter] = _number(value)
+            found = self.expression(argument)
+            if text == "constexpr" and found[1] in ("int", "float"):
+                consts[parameter] = _number(found)
             else:
-                arguments.append((argument, value))
+                arguments.append((argument, found))
         fixed = [v for _, v in arguments if v is not None]
         common = self.common(*fixed) if fixed else "i64"
         if common == "f64" and function.wide is not None:
