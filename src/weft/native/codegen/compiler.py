@@ -11,13 +11,19 @@ A kernel is an ordinary function over pointers and numbers::
 arrays in a call. The last two parameters, ``lo`` and ``hi``, are the part of the work that one
 thread does. What the language has:
 
-* ``for`` over ``range``, ``while``, ``if``, assignments, ``x[i]`` on pointers;
+* ``for`` over ``range``, or over a tuple of constants, for each of which it has code of its own;
+  ``while``, ``if``, assignments, ``x[i]`` on pointers;
 * arithmetic, comparisons, ``and``/``or``/``not``, ``a if c else b`` (all sides are evaluated);
-* the functions of ``INTRINSICS``, other functions marked ``@inline``, ``array(T, n)`` for a few
-  values on the stack, ``at(T, address)`` for an array whose address is a number,
-  ``horner(x, ...)`` for a polynomial by its coefficients, highest first, with an fma for each;
+* the functions of ``INTRINSICS``, other functions marked ``@inline``, which may return several
+  values (``a, b = f(x)``), ``array(T, n)`` for a few values on the stack, ``at(T, address)`` for an
+  array whose address is a number, ``horner(x, ...)`` for a polynomial by its coefficients, highest
+  first, with an fma for each;
 * integers are i64 (``//`` and ``%`` want operands that are not negative); float literals take the
   type of what they meet.
+
+A parameter of an inlined function that is annotated ``constexpr`` may be given a constant or
+another function of the language. Then the function is compiled for just that: branches on it
+vanish, and one generic function serves several kernels. Other arguments are values, known or not.
 
 Two pointers of a kernel never overlap, unless they are the same array read and written at the same
 index. ``@kernel(reassociate=True)`` allows sums to be reassociated, which makes them fast;
@@ -113,7 +119,7 @@ class Ptr:
 
 
 # Names for annotations and calls in kernels; the compiler reads them as text.
-i64 = i32 = f32 = f64 = T = U = Any
+i64 = i32 = f32 = f64 = T = U = constexpr = Any
 sqrt: Any = None
 floor = ceil = trunc = rint = fma = maximum = minimum = copysign = sqrt
 bits = from_bits = bits_wide = from_bits_wide = array = at = horner = sqrt
@@ -217,8 +223,15 @@ class KernelFunction:
 class Assembly:
     """A function given as LLVM IR, for what the language can't express; it returns nothing."""
 
-    def __init__(self, name: str, kinds: tuple[str, ...], write: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        kinds: tuple[str, ...],
+        write: Callable[[], str],
+        wide: Assembly | None = None,
+    ) -> None:
         self.name, self.kinds, self.write = name, kinds, write
+        self.wide = wide  # what stands for it where its first array is of float64
 
 
 def _annotation(node: ast.expr | None) -> str:
@@ -267,17 +280,23 @@ class LLVMUnit:
         if rest:
             self.declared[rest] = rest
 
-    def inline(self, function: KernelFunction, kinds: tuple[str, ...]) -> tuple[str, str]:
-        """The name and result type of an inlined function for given argument types."""
-        key = (id(function), kinds)
+    def inline(
+        self, function: KernelFunction, kinds: tuple[str, ...], consts: dict[str, Any]
+    ) -> tuple[str, str]:
+        """The name and result type of an inlined function for given argument types and constants.
+
+        ``kinds`` are those of the other parameters.
+        """
+        key = (id(function), kinds, *consts.items())
         if key not in self.made:
             name = f"{function.name}.{'.'.join(kinds).replace('*', 'p')}.{len(self.made)}"
-            known = {}
-            for (parameter, text), kind in zip(function.parameters, kinds, strict=True):
+            known = dict.fromkeys(consts, "")
+            rest = [p for p in function.parameters if p[0] not in consts]
+            for (parameter, text), kind in zip(rest, kinds, strict=True):
                 known[parameter] = kind
                 if text.rstrip("*") in ("T", "U"):  # the names mean in it what they mean outside
                     known[f"<{text.rstrip('*')}>"] = kind.rstrip("*")
-            body = Body(self, function, known, {})
+            body = Body(self, function, known, consts)
             kept = "noinline" if function.outlined else "alwaysinline"
             self.made[key] = name, body.define(name, "private", kept)
         return self.made[key]
@@ -310,7 +329,7 @@ class Body:
         self.variables: dict[str, Value] = {}  # name -> (address, type)
         self.pointers: dict[str, Value] = {}  # name -> (pointer, element type)
         self.count = 0
-        self.result: Value | None = None
+        self.result: Value | None = None  # of several values, separated by commas
 
     # --- small things
 
@@ -352,10 +371,10 @@ class Body:
         kind = "void"
         if self.result is not None:
             value, kind = self.result
-            self.say(f"ret {LLVM[kind]} {value}")
+            self.say(f"ret {result_type(kind)} {value}")
         else:
             self.say("ret void")
-        head = f"define {linkage} {LLVM.get(kind, kind)} @{name}({', '.join(arguments)})"
+        head = f"define {linkage} {result_type(kind)} @{name}({', '.join(arguments)})"
         body = "\n".join(["entry:", *self.entry, *self.lines])
         self.unit.parts.append(f"{head} {attributes} nounwind {{\n{body}\n}}")
         return kind
@@ -363,6 +382,8 @@ class Body:
     # --- variables
 
     def store_variable(self, name: str, value: Value) -> None:
+        if name in self.consts:
+            raise KernelError(f"{self.function.name}: {name} is a constant and can't be assigned")
         known = self.variables.get(name)
         if known is None:
             kind = {"int": "i64", "float": "f32"}.get(value[1], value[1])
@@ -392,17 +413,24 @@ class Body:
             self.expression(node.value)
 
     def do_Return(self, node: ast.Return) -> None:
-        if node.value is not None:
-            value = self.expression(node.value)
-            if value[1] == "float":
-                raise self.fail(node, "a bare literal has no type")
-            self.result = value if value[1] != "int" else (value[0], "i64")
+        if node.value is None:
+            return
+        parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+        values = [self.expression(part) for part in parts]
+        if any(kind == "float" for _, kind in values):
+            raise self.fail(node, "a bare literal has no type")
+        kinds = ["i64" if kind == "int" else kind for _, kind in values]
+        text = values[0][0]
+        if len(values) > 1:
+            text, whole = "poison", result_type(",".join(kinds))
+            for i, ((value, _), kind) in enumerate(zip(values, kinds, strict=True)):
+                text = self.put(f"insertvalue {whole} {text}, {LLVM[kind]} {value}, {i}")
+        self.result = text, ",".join(kinds)
 
     def do_Assign(self, node: ast.Assign) -> None:
         (target,) = node.targets
         if isinstance(target, ast.Tuple):
-            assert isinstance(node.value, ast.Tuple)
-            values = [self.expression(v) for v in node.value.elts]
+            values = self.several(node.value)
             for part, value in zip(target.elts, values, strict=True):
                 self.assign(part, value)
             return
@@ -418,6 +446,17 @@ class Body:
             self.pointers[target.id] = self.pointer(call)
             return
         self.assign(target, self.expression(call))
+
+    def several(self, node: ast.expr) -> list[Value]:
+        """The values of a tuple, or of a function that returns several."""
+        if isinstance(node, ast.Tuple):
+            return [self.expression(v) for v in node.elts]
+        text, kinds = self.expression(node)
+        whole = result_type(kinds)
+        return [
+            (self.put(f"extractvalue {whole} {text}, {i}"), kind)
+            for i, kind in enumerate(kinds.split(","))
+        ]
 
     def make_array(self, target: ast.expr, call: ast.Call) -> None:
         assert isinstance(target, ast.Name)
@@ -500,10 +539,22 @@ class Body:
         self.label(after)
 
     def do_For(self, node: ast.For) -> None:
-        if not (isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "range"):
-            raise self.fail(node.iter, "for loops iterate over range() only")
         assert isinstance(node.target, ast.Name)
-        bounds = [self.convert(self.expression(a), "i64") for a in node.iter.args]
+        over = node.iter
+        if isinstance(over, ast.IfExp):
+            over = over.body if self.condition(over.test) == "true" else over.orelse
+        if isinstance(over, ast.Tuple):
+            self.unrolled(node, [self.expression(a) for a in over.elts])
+            return
+        if not (isinstance(over, ast.Call) and ast.unparse(over.func) == "range"):
+            raise self.fail(node.iter, "for goes over range, or a tuple of constants")
+        values = [self.expression(a) for a in over.args]
+        if all(kind == "int" for _, kind in values):
+            rounds = range(*(int(text) for text, _ in values))
+            if len(rounds) < 2 and not self.assigns(node):
+                self.unrolled(node, [(str(i), "int") for i in rounds])
+                return
+        bounds = [self.convert(value, "i64") for value in values]
         start, stop = ("0", bounds[0]) if len(bounds) == 1 else bounds[:2]
         step = bounds[2] if len(bounds) == 3 else "1"
         head, body, after = self.new("for"), self.new("body"), self.new("after")
@@ -527,14 +578,45 @@ class Body:
         self.say(f"br label %{head}{order}")
         self.label(after)
 
+    def assigns(self, loop: ast.For) -> bool:
+        """Whether a loop's body changes the counter."""
+        assert isinstance(loop.target, ast.Name)
+        names = (x for statement in loop.body for x in ast.walk(statement))
+        return any(
+            isinstance(x, ast.Name) and x.id == loop.target.id and isinstance(x.ctx, ast.Store)
+            for x in names
+        )
+
+    def unrolled(self, node: ast.For, rounds: list[Value]) -> None:
+        """A loop of which each round is code of its own, in which the counter is a constant."""
+        assert isinstance(node.target, ast.Name)
+        if any(kind != "int" for _, kind in rounds):
+            raise self.fail(node.iter, "not a tuple of constants")
+        for value in rounds:
+            self.store_variable(node.target.id, value)
+            before, self.consts = self.consts, {**self.consts, node.target.id: _number(value)}
+            self.block(node.body)
+            self.consts = before
+
     def is_sum(self, loop: ast.For) -> bool:
         """Whether a loop without others inside calls a function whose sums have any order."""
         inside = [x for statement in loop.body for x in ast.walk(statement)]
         if any(isinstance(x, ast.For) for x in inside):
             return False
         called = [x.func.id for x in inside if isinstance(x, ast.Call) and type(x.func) is ast.Name]
-        known = (self.function.scope.get(name) for name in called)
+        known = map(self.meaning, called)
         return any(isinstance(f, KernelFunction) and f.flags for f in known)
+
+    def meaning(self, name: str) -> Any:
+        """What a name that is no variable stands for."""
+        return self.consts[name] if name in self.consts else self.function.scope.get(name)
+
+    def function_named(self, node: ast.expr) -> KernelFunction | Assembly | None:
+        """The function that an argument names, if it names one."""
+        if not isinstance(node, ast.Name) or node.id in self.variables:
+            return None
+        found = self.meaning(node.id)
+        return found if isinstance(found, (KernelFunction, Assembly)) else None
 
     # --- expressions
 
@@ -688,6 +770,8 @@ class Body:
         if isinstance(node.op, ast.Not):
             return self.put(f"xor i1 {self.convert((text, kind), 'i1')}, true"), "i1"
         if isinstance(node.op, ast.Invert):
+            if kind == "int":
+                return str(~int(text)), kind
             mask = "true" if kind == "i1" else "-1"
             return self.put(f"xor {LLVM[kind]} {text}, {mask}"), kind
         if kind in ("int", "float"):
@@ -761,13 +845,16 @@ class Body:
         if name in ("min", "max"):
             left, right = (self.expression(a) for a in node.args)
             kind = self.common(left, right)
+            if kind == "int":
+                chosen = min if name == "min" else max
+                return str(chosen(int(left[0]), int(right[0]))), kind
             a, b = self.convert(left, kind), self.convert(right, kind)
             if kind in FLOATS:
                 raise self.fail(node, "use minimum or maximum, which keep NaN")
             sign = "slt" if name == "min" else "sgt"
             smaller = self.put(f"icmp {sign} {LLVM[kind]} {a}, {b}")
             return self.put(f"select i1 {smaller}, {LLVM[kind]} {a}, {LLVM[kind]} {b}"), kind
-        function = self.function.scope.get(name)
+        function = self.meaning(name)
         if isinstance(function, KernelFunction):
             return self.call(node, function)
         if isinstance(function, Assembly):
@@ -775,6 +862,10 @@ class Body:
         raise self.fail(node, "an unknown function")
 
     def call_assembly(self, node: ast.Call, function: Assembly) -> Value:
+        if function.wide is not None:
+            first = function.kinds.index("ptr")
+            if self.pointer(node.args[first])[1] == "f64":
+                function = function.wide
         if function not in self.unit.assemblies:
             self.unit.assemblies.append(function)
             self.unit.declare(function.write())
@@ -804,18 +895,29 @@ class Body:
         return self.put(f"call {ll} {full}({given})"), kind
 
     def call(self, node: ast.Call, function: KernelFunction) -> Value:
-        kinds, given = [], []
-        values: list[Value | None] = []
-        for argument in node.args:
-            pointer = self.is_pointer(argument)
-            values.append(None if pointer else self.expression(argument))
-        fixed = [v for v in values if v is not None]
+        arguments: list[tuple[ast.expr, Value | None]] = []
+        consts: dict[str, Any] = {}
+        for argument, (parameter, text) in zip(node.args, function.parameters, strict=True):
+            if self.is_pointer(argument):
+                arguments.append((argument, None))
+                continue
+            passed = self.function_named(argument) if text == "constexpr" else None
+            if passed is not None:
+                consts[parameter] = passed
+                continue
+            found = self.expression(argument)
+            if text == "constexpr" and found[1] in ("int", "float"):
+                consts[parameter] = _number(found)
+            else:
+                arguments.append((argument, found))
+        fixed = [v for _, v in arguments if v is not None]
         common = self.common(*fixed) if fixed else "i64"
         if common == "f64" and function.wide is not None:
             if isinstance(function.wide, str):
                 return self.library(function.wide, fixed)
             function = function.wide
-        for argument, value in zip(node.args, values, strict=True):
+        kinds, given = [], []
+        for argument, value in arguments:
             if value is None:
                 text, kind = self.pointer(argument)
                 kinds.append(f"{kind}*")
@@ -826,8 +928,8 @@ class Body:
                 kind = common if common in LLVM else ("i64" if kind == "int" else "f32")
             kinds.append(kind)
             given.append(f"{LLVM[kind]} {self.convert(value, kind)}")
-        name, kind = self.unit.inline(function, tuple(kinds))
-        call = f"call {LLVM.get(kind, kind)} @{name}({', '.join(given)})"
+        name, kind = self.unit.inline(function, tuple(kinds), consts)
+        call = f"call {result_type(kind)} @{name}({', '.join(given)})"
         if kind == "void":
             self.say(call)
             return "0", "int"
@@ -839,6 +941,13 @@ class Body:
         self.unit.declare(f"declare double @{name}({kinds}) nounwind memory(none)")
         given = ", ".join(f"double {self.convert(v, 'f64')}" for v in values)
         return self.put(f"call double @{name}({given})"), "f64"
+
+
+def result_type(kind: str) -> str:
+    """The LLVM type of a function's result; of several values, a structure."""
+    if "," in kind:
+        return f"{{{', '.join(LLVM[k] for k in kind.split(','))}}}"
+    return LLVM.get(kind, kind)
 
 
 def _number(value: Value) -> float | int:

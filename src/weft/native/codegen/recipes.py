@@ -71,6 +71,7 @@ class _Recipe:
             if self.begins(x):
                 self.parts.append((x.name, x.kinds))
                 self.python(x.write)
+                self.value(x.wide)
         else:  # nothing that code is written from: a module, a class, a function of Python's
             self.parts.append(type(x).__name__)
 

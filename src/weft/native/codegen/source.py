@@ -124,9 +124,7 @@ class PaddedSource:
         if last:
             apart = int(info[2] == 1)
             transposed = int(info[5] == 1 and not apart)
-            code = spread_last.get(
-                kind, apart=apart, transposed=transposed, double=int(kind == "f64")
-            )
+            code = spread_last.get(kind, apart=apart, transposed=transposed)
             code(x, to, self.which, self.spans, info, self.places, pieces, count)
         elif self.held[2] <= SMALL:
             numbers = (self.steps[1], self.channels, info[1], info[2])

@@ -403,12 +403,8 @@ def _dense_job(info: Array, samples: int, biased: bool, kind: str) -> tuple[Call
     count = min(count, tasks)
     scratch_each = (span + 1) * min(k_size, packed.K_BLOCK) + 2 * width
     info[loops.TASKS :] = (tasks, blocks, cuts, span, part, scratch_each)
-    consts = {"biased": int(biased), "height": height, "width": width, "double": _double(kind)}
+    consts = {"biased": int(biased), "height": height, "width": width}
     return loops.dense.get(kind, **consts), (count, count, count), scratch_each * count
-
-
-def _double(kind: str) -> int:
-    return int(kind == "f64")
 
 
 def _few_job(info: Array, samples: int, biased: bool, kind: str) -> tuple[Callable, Ints, int]:
@@ -420,7 +416,7 @@ def _few_job(info: Array, samples: int, biased: bool, kind: str) -> tuple[Callab
     tasks = blocks * int(info[loops.GROUPS]) * samples
     work = min(length, span) * int(info[loops.TAPS]) * int(info[loops.ROWS])
     info[loops.BLOCKS], info[loops.SPAN] = blocks, span
-    code = loops.few.get(kind, biased=int(biased), block=strip, double=_double(kind))
+    code = loops.few.get(kind, biased=int(biased), block=strip)
     return code, (tasks, threads.how_many(tasks, max(1, WORK // work))), 0
 
 
@@ -501,7 +497,7 @@ def _few_weights(
     kind = FLOATS[g.dtype]
     buffers.constant(job.offsets, job.info)
     seen = plain(x) if plan.source.is_plain() else plan.source.copied(x, 0)
-    loops.few_weights.get(kind, lanes=block(kind)[0], double=_double(kind))(
+    loops.few_weights.get(kind, lanes=block(kind)[0])(
         *map(pointer, (seen, g, to, job.offsets, job.info)), len(g), job.tasks, job.workers
     )
 
@@ -541,7 +537,7 @@ def _dense_weights(
     left = _packed_grad(plan, job, g, height)
     scratch = buffers.empty(job.scratch, g.dtype)
     parts = buffers.empty(job.cuts * to.size, g.dtype)
-    loops.dense_weights.get(kind, height=height, width=width, double=_double(kind))(
+    loops.dense_weights.get(kind, height=height, width=width)(
         *map(pointer, (seen, left, parts, job.offsets, job.info, scratch)), *(job.workers,) * 3
     )
     loops.gather_weights.get(kind)(

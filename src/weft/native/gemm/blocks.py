@@ -457,8 +457,8 @@ def _take() -> str:
 
 _PANELS = ("ptr", "ptr", "ptr", "i64", "i64", "i64")
 _SUMS = ("ptr", "ptr", "i64", "ptr", "i64", "i64", "i64")
-micro = Assembly("micro", _PANELS, lambda: _micro("micro", "f32"))
 micro64 = Assembly("micro64", _PANELS, lambda: _micro("micro64", "f64"))
+micro = Assembly("micro", _PANELS, lambda: _micro("micro", "f32"), micro64)
 by_columns = Assembly("by_columns", ("ptr", "i64", *_SUMS), lambda: _by_columns("by_columns"))
 # Tiles by how a is read: rows in one piece, ``apart``; panels; columns in one piece, ``apart``.
 _TILE = ("ptr", "i64", *_SUMS, "i64")

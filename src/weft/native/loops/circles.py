@@ -8,6 +8,8 @@ float64 are for plans alone.
 from __future__ import annotations
 
 import copy
+import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -63,11 +65,6 @@ def _made(function: KernelFunction) -> Kernel:
     return Kernel(made)
 
 
-_sines, _cosines, _sine_slopes, _cosine_slopes = map(
-    _made, (sine, cosine, _sine_slope, _cosine_slope)
-)
-
-
 def _run(loop: Kernel, *arrays: ndarray) -> ndarray | None:
     """The loop over arrays of one shape, or None if it is not for them."""
     shape, d = arrays[-1].shape, arrays[-1].dtype
@@ -89,21 +86,12 @@ def _run(loop: Kernel, *arrays: ndarray) -> ndarray | None:
     return None if buffers.wrong(far) else out
 
 
-def sin(x: ndarray) -> ndarray | None:
-    """The sine of every element."""
-    return _run(_sines, x)
+def _derivative(slope: KernelFunction) -> Callable[..., ndarray | None]:
+    """A gradient ``t`` times the slope at ``x``, for which rules ask by these names."""
+    loop = _made(slope)
+    return lambda t, x: _run(loop, t, x)
 
 
-def sin_back(t: ndarray, x: ndarray) -> ndarray | None:
-    """A gradient times the derivative of the sine."""
-    return _run(_sine_slopes, t, x)
-
-
-def cos(x: ndarray) -> ndarray | None:
-    """The cosine of every element."""
-    return _run(_cosines, x)
-
-
-def cos_back(t: ndarray, x: ndarray) -> ndarray | None:
-    """A gradient times the derivative of the cosine."""
-    return _run(_cosine_slopes, t, x)
+# Of every element of an array; and for gradients.
+sin, cos = (functools.partial(_run, _made(f)) for f in (sine, cosine))
+sin_back, cos_back = map(_derivative, (_sine_slope, _cosine_slope))

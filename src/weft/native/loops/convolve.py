@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from weft.native.codegen.compiler import Assembly, Ptr, T, array, i64, inline
 from weft.native.codegen.jit import kernel
-from weft.native.gemm.blocks import VectorCode, micro, micro64
+from weft.native.gemm.blocks import VectorCode, micro
 from weft.native.gemm.packed import K_BLOCK
 
 # Places: their numbers in three dimensions; the steps from one to the next in the source and in the
@@ -61,8 +61,8 @@ def _strip(name: str, kind: str) -> str:
 
 
 _GIVEN = ("ptr", "ptr", "ptr", "ptr", "i64")
-strip = Assembly("strip", _GIVEN, lambda: _strip("strip", "f32"))
 strip64 = Assembly("strip64", _GIVEN, lambda: _strip("strip64", "f64"))
+strip = Assembly("strip", _GIVEN, lambda: _strip("strip", "f32"), strip64)
 
 
 def _dots(name: str, kind: str) -> str:
@@ -81,25 +81,15 @@ def _dots(name: str, kind: str) -> str:
     return code.text()
 
 
-dots = Assembly("dots", _GIVEN, lambda: _dots("dots", "f32"))
 dots64 = Assembly("dots64", _GIVEN, lambda: _dots("dots64", "f64"))
+dots = Assembly("dots", _GIVEN, lambda: _dots("dots", "f32"), dots64)
 
 
 @kernel
 def pack_rows(
-    x: Ptr[T],
-    to: Ptr[T],
-    outer: Ptr[i64],
-    inner: Ptr[i64],
-    blocks: i64,
-    run: i64,
-    rows: i64,
-    step: i64,
-    group: i64,
-    height: i64,
-    lo: i64,
-    hi: i64,
-):
+    x: Ptr[T], to: Ptr[T], outer: Ptr[i64], inner: Ptr[i64], blocks: i64, run: i64, rows: i64,
+    step: i64, group: i64, height: i64, lo: i64, hi: i64,
+):  # fmt: skip
     # Rows that are `step` apart, `height` together; element k of a row is at outer[k // run] +
     # inner[k % run]. What is missing in the last panel of a group is zero.
     panels = (rows + height - 1) // height
@@ -147,16 +137,9 @@ def walk(info: Ptr[i64], first: i64, count: i64, ins: Ptr[i64], outs: Ptr[i64]):
 
 @inline
 def pack_panel(
-    x: Ptr[T],
-    to: Ptr[T],
-    down: Ptr[i64],
-    k_size: i64,
-    across: Ptr[i64],
-    count: i64,
-    starts: Ptr[i64],
-    width: i64,
-    limit: i64,
-):
+    x: Ptr[T], to: Ptr[T], down: Ptr[i64], k_size: i64, across: Ptr[i64], count: i64,
+    starts: Ptr[i64], width: i64, limit: i64,
+):  # fmt: skip
     # to[k, j] = x[down[k] + across[j]]. Stretches of neighbours are copied as whole vectors: what
     # is too much is overwritten by the next one, and at the end lies in columns that nobody reads.
     stretches = 0
@@ -192,32 +175,14 @@ def pack_panel(
 
 @inline
 def dense_block(
-    a: Ptr[T],
-    b: Ptr[T],
-    result: Ptr[T],
-    places: Ptr[i64],
-    spare: Ptr[T],
-    rows: i64,
-    columns: i64,
-    whole: i64,
-    step: i64,
-    length: i64,
-    adds: i64,
-    height: i64,
-    width: i64,
-    double: i64,
-):
+    a: Ptr[T], b: Ptr[T], result: Ptr[T], places: Ptr[i64], spare: Ptr[T], rows: i64, columns: i64,
+    whole: i64, step: i64, length: i64, adds: i64, height: i64, width: i64,
+):  # fmt: skip
     """A block of the result, in its place if that is in one piece, or element by element."""
     if whole and rows == height:
-        if double:
-            micro64(a, b, result + places[0], step, length, adds)
-        else:
-            micro(a, b, result + places[0], step, length, adds)
+        micro(a, b, result + places[0], step, length, adds)
     else:
-        if double:
-            micro64(a, b, spare, width, length, 0)
-        else:
-            micro(a, b, spare, width, length, 0)
+        micro(a, b, spare, width, length, 0)
         for i in range(rows):
             line = result + i * step
             for j in range(columns):
@@ -232,7 +197,6 @@ def dense_panels(
     x: Ptr[T], down: Ptr[i64], across: Ptr[i64], packed: Ptr[T], a: Ptr[T], result: Ptr[T],
     places: Ptr[i64], starts: Ptr[i64], spare: Ptr[T], length: i64, k_size: i64, count: i64,
     r0: i64, r1: i64, rows: i64, step: i64, adds: i64, limit: i64, height: i64, width: i64,
-    double: i64,
 ):  # fmt: skip
     """Some rows of a, which is in panels, times ``count`` columns of x, which are packed first."""
     panels = (count + width - 1) // width
@@ -250,27 +214,14 @@ def dense_panels(
                 dense_block(
                     a + r * k_size, packed + p * length * width, result + r * step, to, spare,
                     min(height, rows - r), seen, i64(whole), step, length, adds, height, width,
-                    double,
                 )  # fmt: skip
 
 
 @kernel
 def dense(
-    x: Ptr[T],
-    w: Ptr[T],
-    bias: Ptr[T],
-    y: Ptr[T],
-    taps: Ptr[i64],
-    info: Ptr[i64],
-    scratch: Ptr[T],
-    workers: i64,
-    biased: i64,
-    height: i64,
-    width: i64,
-    double: i64,
-    lo: i64,
-    hi: i64,
-):
+    x: Ptr[T], w: Ptr[T], bias: Ptr[T], y: Ptr[T], taps: Ptr[i64], info: Ptr[i64], scratch: Ptr[T],
+    workers: i64, biased: i64, height: i64, width: i64, lo: i64, hi: i64,
+):  # fmt: skip
     spare = array(T, height * width)
     ins = array(i64, PANELS * width)
     outs = array(i64, PANELS * width)
@@ -301,25 +252,15 @@ def dense(
                 dense_panels(
                     source, taps + k0, ins, packed, weights + k0 * height, result, outs, starts,
                     spare, length, k_size, count, r0, r1, rows, step, adds,
-                    limit - group * info[GROUP_IN], height, width, double,
+                    limit - group * info[GROUP_IN], height, width,
                 )  # fmt: skip
 
 
 @kernel
 def dense_weights(
-    x: Ptr[T],
-    g: Ptr[T],
-    to: Ptr[T],
-    taps: Ptr[i64],
-    info: Ptr[i64],
-    scratch: Ptr[T],
-    workers: i64,
-    height: i64,
-    width: i64,
-    double: i64,
-    lo: i64,
-    hi: i64,
-):
+    x: Ptr[T], g: Ptr[T], to: Ptr[T], taps: Ptr[i64], info: Ptr[i64], scratch: Ptr[T], workers: i64,
+    height: i64, width: i64, lo: i64, hi: i64,
+):  # fmt: skip
     # The places are now the products of an element, and what a window sees its column: a task does
     # SPAN columns and all rows, over PART of the places.
     spare = array(T, height * width)
@@ -349,20 +290,13 @@ def dense_weights(
                 dense_panels(
                     source, ins, taps + first, packed, left + k0 * height, result, line, starts,
                     spare, length, places, count, 0, rows, rows, columns, adds, info[READABLE],
-                    height, width, double,
+                    height, width,
                 )  # fmt: skip
 
 
 @kernel(unswitched=True)
 def gather_weights(
-    parts: Ptr[T],
-    to: Ptr[T],
-    cuts: i64,
-    size: i64,
-    channels: i64,
-    taps: i64,
-    lo: i64,
-    hi: i64,
+    parts: Ptr[T], to: Ptr[T], cuts: i64, size: i64, channels: i64, taps: i64, lo: i64, hi: i64
 ):
     # The sum of the parts, and (row, tap, channel) to (row, channel, tap).
     for row in range(lo, hi):
@@ -378,19 +312,9 @@ def gather_weights(
 
 @kernel
 def few(
-    x: Ptr[T],
-    w: Ptr[T],
-    bias: Ptr[T],
-    y: Ptr[T],
-    taps: Ptr[i64],
-    info: Ptr[i64],
-    scratch: Ptr[T],
-    biased: i64,
-    block: i64,
-    double: i64,
-    lo: i64,
-    hi: i64,
-):
+    x: Ptr[T], w: Ptr[T], bias: Ptr[T], y: Ptr[T], taps: Ptr[i64], info: Ptr[i64], scratch: Ptr[T],
+    biased: i64, block: i64, lo: i64, hi: i64,
+):  # fmt: skip
     # The places of a sample as one line, with those between the rows, whose results are left out.
     spare = array(T, block)
     rows, k_size, step, span = info[ROWS], info[TAPS], info[ROW_STEP], info[SPAN]
@@ -410,10 +334,7 @@ def few(
             xi, yi, zi = x0, y0, z0
             for r in range(rows):
                 row = group * rows + r
-                if double:
-                    strip64(source + q, w + row * k_size, taps, spare, k_size)
-                else:
-                    strip(source + q, w + row * k_size, taps, spare, k_size)
+                strip(source + q, w + row * k_size, taps, spare, k_size)
                 if biased:
                     for i in range(block):
                         spare[i] = spare[i] + bias[row]
@@ -444,17 +365,9 @@ def few(
 
 @kernel
 def few_weights(
-    x: Ptr[T],
-    g: Ptr[T],
-    to: Ptr[T],
-    taps: Ptr[i64],
-    info: Ptr[i64],
-    samples: i64,
-    lanes: i64,
-    double: i64,
-    lo: i64,
-    hi: i64,
-):
+    x: Ptr[T], g: Ptr[T], to: Ptr[T], taps: Ptr[i64], info: Ptr[i64], samples: i64, lanes: i64,
+    lo: i64, hi: i64,
+):  # fmt: skip
     # An element is a sum over all places: in lanes for a sample, then over the samples.
     sums = array(T, DOTS * lanes)
     totals = array(T, DOTS)
@@ -474,10 +387,7 @@ def few_weights(
                 for y in range(info[HIGH]):
                     a = here + (z * info[OUT_Z] + y * info[OUT_Y])
                     b = source + (z * info[IN_Z] + y * info[IN_Y])
-                    if double:
-                        dots64(a, b, taps + first, sums, info[WIDE])
-                    else:
-                        dots(a, b, taps + first, sums, info[WIDE])
+                    dots(a, b, taps + first, sums, info[WIDE])
             for j in range(DOTS):
                 total = sums[j * lanes]
                 for lane in range(1, lanes):

@@ -270,14 +270,12 @@ def combine(
                 b = source[k]
                 if sums:
                     to[at] = a + b
+                elif product:
+                    to[at] = a * b
+                elif largest:
+                    to[at] = a if a >= b or a != a else b
                 else:
-                    if product:
-                        to[at] = a * b
-                    else:
-                        if largest:
-                            to[at] = a if a >= b or a != a else b
-                        else:
-                            to[at] = a if a <= b or a != a else b
+                    to[at] = a if a <= b or a != a else b
                 if mean:
                     many[at] += 1
         if mean:

@@ -491,7 +491,7 @@ def triangle_rows(
             to[i] = 0 if lower else source[i]
 
 
-def _triangle(x: ndarray, diagonal: int, lower: bool) -> ndarray | None:
+def _triangle(lower: bool, x: ndarray, diagonal: int) -> ndarray | None:
     kind = INTEGERS.get(_word(x.dtype) or "")
     if kind is None or x.ndim < 2 or buffers.small(x.size, SMALL_CHOICE):
         return None
@@ -506,14 +506,8 @@ def _triangle(x: ndarray, diagonal: int, lower: bool) -> ndarray | None:
     return y
 
 
-def tril(x: ndarray, diagonal: int) -> ndarray | None:
-    """The lower triangles of matrices; zeros elsewhere."""
-    return _triangle(x, diagonal, True)
-
-
-def triu(x: ndarray, diagonal: int) -> ndarray | None:
-    """The upper triangles of matrices; zeros elsewhere."""
-    return _triangle(x, diagonal, False)
+# The lower and upper triangles of matrices; zeros elsewhere.
+tril, triu = functools.partial(_triangle, True), functools.partial(_triangle, False)
 
 
 # --- padding -----------------------------------------------------------------------

@@ -123,13 +123,9 @@ def _forward_plan(
 
 @functools.lru_cache(512)
 def _backward_plan(
-    program: RowProgram,
-    dtype: np.dtype,
-    shape: tuple[int, ...],
-    rank: int,
-    absent: frozenset[str],
+    program: RowProgram, dtype: np.dtype, shape: tuple[int, ...], rank: int, absent: frozenset[str],
     wanted: tuple[bool, ...],
-) -> Any:
+) -> Any:  # fmt: skip
     """The same for gradients, with the shapes of those that are wanted."""
     if dtype not in FLOATS or not prod(shape):
         return None
@@ -178,14 +174,9 @@ ABSENT = {
 
 
 def _backward(
-    program: RowProgram,
-    gy: ndarray,
-    x: ndarray,
-    weight: Any,
-    statistics: dict[str, Any],
-    needs: Any,
-    rank: int,
-) -> tuple[Any, ...] | None:
+    program: RowProgram, gy: ndarray, x: ndarray, weight: Any, statistics: dict[str, Any],
+    needs: Any, rank: int,
+) -> tuple[Any, ...] | None:  # fmt: skip
     absent = frozenset(name for name, part in statistics.items() if part is None)
     absent = absent | {"weight"} if weight is None else absent
     wanted = tuple(map(bool, needs))

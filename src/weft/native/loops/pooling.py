@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from weft.native import threads
-from weft.native.codegen.compiler import Ptr, f32, i32, i64, inline
+from weft.native.codegen.compiler import Ptr, constexpr, f32, i32, i64, inline
 from weft.native.codegen.jit import Kernel, kernel
 from weft.native.gemm import direct
 from weft.native.gemm.blocks import block
@@ -35,6 +35,8 @@ T = Any  # the type of the arrays in a call
 # Windows of more places are not unrolled: means; largest values of planes, and of rows of channels.
 # What LLVM unrolls only in part it does not vectorize.
 UNROLLED, UNROLLED_PLANES, UNROLLED_ROWS = 25, 16, 12
+# Windows of planes with fewer places are one loop along a line; of others, a few are done together.
+SINGLE = 8
 # Channels that are done at a time where they are innermost.
 TILE = 64
 # Elements read that are worth a thread.
@@ -61,64 +63,63 @@ def last_inside(start, step, count, size):
     return min(count - 1, (size - 1 - start) // step)
 
 
+@inline
+def taps_inside(geo, axis: constexpr, o, count):
+    """Where a window begins along an axis, and the first and the last of its taps inside."""
+    start = o * geo[SD + axis] - geo[PD + axis]
+    step = geo[DD + axis]
+    return start, first_inside(start, step), last_inside(start, step, count, geo[D + axis])
+
+
 # --- the largest value -----------------------------------------------------------------
 
 # A place outside is replaced by the nearest one inside, which is read twice and changes nothing.
 
 
-@inline
-def max_one(x, y, where, geo, z0, y0, x0, zf, zl, yf, yl, xf, xl, kd, kh, kw, dw):
-    first = ((z0 + zf * geo[DD]) * geo[H] + y0 + yf * geo[DH]) * geo[W] + xf * dw
-    best = x[first + x0]
-    place = i32(first)
-    for kz in range(kd):
-        z = z0 + min(max(kz, zf), zl) * geo[DD]
-        for ky in range(kh):
-            line = (z * geo[H] + y0 + min(max(ky, yf), yl) * geo[DH]) * geo[W]
-            for kx in range(kw):
-                if kz + ky + kx > 0:
-                    at = line + min(max(kx, xf), xl) * dw
-                    v = x[at + x0]
-                    better = v > best or v != v
-                    best = v if better else best
-                    place = i32(at) if better else place
-    y[0] = best
-    where[0] = i64(place) + x0
-
-
-@inline
-def max_border(x, y, where, geo, z0, y0, zf, zl, yf, yl, start, stop, kd, kh, kw, sw, dw):
-    for o in range(start, stop):
-        x0 = o * sw - geo[PW]
-        xf = first_inside(x0, dw)
-        xl = last_inside(x0, dw, kw, geo[W])
-        max_one(x, y + o, where + o, geo, z0, y0, x0, zf, zl, yf, yl, xf, xl, kd, kh, kw, dw)
-
-
 @kernel
-def max_planes(
-    x: Ptr[T], y: Ptr[T], where: Ptr[i64], geo: Ptr[i64], kd: i64, kh: i64, kw: i64, sw: i64,
-    dw: i64, lo: i64, hi: i64,
+def max_windows(
+    x: Ptr[T], y: Ptr[T], where: Ptr[i64], geo: Ptr[i64], c: i64, planes: i64, kd: i64, kh: i64,
+    kw: i64, sw: i64, dw: i64, together: i64, lo: i64, hi: i64,
 ):  # fmt: skip
     for u in range(lo, hi):
-        plane = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W])
-        z0 = u // geo[OH] % geo[OD] * geo[SD] - geo[PD]
-        y0 = u % geo[OH] * geo[SH] - geo[PH]
-        zf = first_inside(z0, geo[DD])
-        yf = first_inside(y0, geo[DH])
-        zl = last_inside(z0, geo[DD], kd, geo[D])
-        yl = last_inside(y0, geo[DH], kh, geo[H])
-        out = y + u * geo[OW]
-        to = where + u * geo[OW]
-        left = geo[LEFT]
-        right = geo[RIGHT]
-        max_border(plane, out, to, geo, z0, y0, zf, zl, yf, yl, 0, left, kd, kh, kw, sw, dw)
-        for o in range(left, right):
-            x0 = o * sw - geo[PW]
-            max_one(
-                plane, out + o, to + o, geo, z0, y0, x0, zf, zl, yf, yl, 0, kw - 1, kd, kh, kw, dw
-            )
-        max_border(plane, out, to, geo, z0, y0, zf, zl, yf, yl, right, geo[OW], kd, kh, kw, sw, dw)
+        source = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W] * c)
+        z0, zf, zl = taps_inside(geo, 0, u // geo[OH] % geo[OD], kd)
+        y0, yf, yl = taps_inside(geo, 1, u % geo[OH], kh)
+        top = ((z0 + zf * geo[DD]) * geo[H] + y0 + yf * geo[DH]) * geo[W]
+        # Of a plane, windows that begin before a line, that are inside, and that end behind it. Of
+        # those inside so many are done together, the last of which may have been done before.
+        for part in (0, 1, 2) if planes else (0,):
+            left = geo[LEFT] if planes else geo[OW]
+            start = 0 if part == 0 else left if part == 1 else geo[RIGHT]
+            stop = left if part == 0 else geo[RIGHT] if part == 1 else geo[OW]
+            for next in range(start, stop, together if part == 1 else 1):
+                for j in range(together if part == 1 else 1):
+                    o = min(next, stop - together) + j if part == 1 else next
+                    x0 = o * sw - geo[PW]
+                    xf = 0 if part == 1 else first_inside(x0, dw)
+                    xl = kw - 1 if part == 1 else last_inside(x0, dw, kw, geo[W])
+                    # What differs between neighbours of a vector is added when the place is known.
+                    apart = x0 if planes else 0
+                    shared = x0 - apart
+                    first = top + xf * dw + shared
+                    out = y + (u * geo[OW] + o) * c
+                    to = where + (u * geo[OW] + o) * c
+                    for k in range(c):
+                        best = source[(first + apart) * c + k]
+                        place = i32(first)
+                        for kz in range(kd):
+                            z = z0 + min(max(kz, zf), zl) * geo[DD]
+                            for ky in range(kh):
+                                line = (z * geo[H] + y0 + min(max(ky, yf), yl) * geo[DH]) * geo[W]
+                                for kx in range(kw):
+                                    if kz + ky + kx > 0:
+                                        at = line + min(max(kx, xf), xl) * dw + shared
+                                        v = source[(at + apart) * c + k]
+                                        better = v > best or v != v
+                                        best = v if better else best
+                                        place = i32(at) if better else place
+                        out[k] = best
+                        to[k] = i64(place) + apart
 
 
 @inline
@@ -169,45 +170,6 @@ def max_square_lines(
             plane += h * w
 
 
-@kernel
-def max_rows(
-    x: Ptr[T], y: Ptr[T], where: Ptr[i64], geo: Ptr[i64], c: i64, kd: i64, kh: i64, kw: i64,
-    dw: i64, lo: i64, hi: i64,
-):  # fmt: skip
-    for u in range(lo, hi):
-        sample = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W] * c)
-        z0 = u // geo[OH] % geo[OD] * geo[SD] - geo[PD]
-        y0 = u % geo[OH] * geo[SH] - geo[PH]
-        zf = first_inside(z0, geo[DD])
-        yf = first_inside(y0, geo[DH])
-        zl = last_inside(z0, geo[DD], kd, geo[D])
-        yl = last_inside(y0, geo[DH], kh, geo[H])
-        line = ((z0 + zf * geo[DD]) * geo[H] + y0 + yf * geo[DH]) * geo[W]
-        for o in range(geo[OW]):
-            x0 = o * geo[SW] - geo[PW]
-            xf = first_inside(x0, dw)
-            xl = last_inside(x0, dw, kw, geo[W])
-            first = line + x0 + xf * dw
-            out = y + (u * geo[OW] + o) * c
-            to = where + (u * geo[OW] + o) * c
-            for k in range(c):
-                best = sample[first * c + k]
-                place = i32(first)
-                for kz in range(kd):
-                    z = z0 + min(max(kz, zf), zl) * geo[DD]
-                    for ky in range(kh):
-                        row = (z * geo[H] + y0 + min(max(ky, yf), yl) * geo[DH]) * geo[W] + x0
-                        for kx in range(kw):
-                            if kz + ky + kx > 0:
-                                at = row + min(max(kx, xf), xl) * dw
-                                v = sample[at * c + k]
-                                better = v > best or v != v
-                                best = v if better else best
-                                place = i32(at) if better else place
-                out[k] = best
-                to[k] = i64(place)
-
-
 @inline
 def max_update(x, y, where, place, step, start, stop, stride):
     # One place of many windows: ``stride`` apart in x, side by side in y.
@@ -219,73 +181,58 @@ def max_update(x, y, where, place, step, start, stop, stride):
 
 
 @kernel
-def max_planes_large(
-    x: Ptr[T], y: Ptr[T], where: Ptr[i64], geo: Ptr[i64], lo: i64, hi: i64
-):  # fmt: skip
+def max_windows_large(
+    x: Ptr[T], y: Ptr[T], where: Ptr[i64], geo: Ptr[i64], c: i64, planes: i64, lo: i64, hi: i64
+):
+    """One tap at a time: of all windows of a line, or of all channels of one window."""
     for u in range(lo, hi):
-        plane = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W])
-        z0 = u // geo[OH] % geo[OD] * geo[SD] - geo[PD]
-        y0 = u % geo[OH] * geo[SH] - geo[PH]
-        zf = first_inside(z0, geo[DD])
-        yf = first_inside(y0, geo[DH])
-        zl = last_inside(z0, geo[DD], geo[KD], geo[D])
-        yl = last_inside(y0, geo[DH], geo[KH], geo[H])
-        out = y + u * geo[OW]
-        to = where + u * geo[OW]
-        sw = geo[SW]
-        first = ((z0 + zf * geo[DD]) * geo[H] + y0 + yf * geo[DH]) * geo[W]
-        for o in range(geo[OW]):
-            x0 = o * sw - geo[PW]
-            at = first + x0 + first_inside(x0, geo[DW]) * geo[DW]
-            out[o] = plane[at]
+        line = u if planes else u // geo[OW]
+        source = x + line // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W] * c)
+        z0, zf, zl = taps_inside(geo, 0, line // geo[OH] % geo[OD], geo[KD])
+        y0, yf, yl = taps_inside(geo, 1, line % geo[OH], geo[KH])
+        x0, xf, xl = taps_inside(geo, 2, 0 if planes else u % geo[OW], geo[KW])
+        many = geo[OW] if planes else c
+        step = geo[SW] if planes else 0  # between the windows
+        out = y + u * many
+        to = where + u * many
+        first = ((z0 + zf * geo[DD]) * geo[H] + y0 + yf * geo[DH]) * geo[W] + x0
+        for o in range(many):
+            at = first + o * step + first_inside(x0 + o * step, geo[DW]) * geo[DW]
+            out[o] = source[at if planes else at * c + o]
             to[o] = at
         for kz in range(zf, zl + 1):
             for ky in range(yf, yl + 1):
-                line = ((z0 + kz * geo[DD]) * geo[H] + y0 + ky * geo[DH]) * geo[W]
-                for kx in range(geo[KW]):
-                    shift = kx * geo[DW] - geo[PW]
-                    start = (max(-shift, 0) + sw - 1) // sw
-                    stop = min(geo[OW], (max(geo[W] - shift, 0) + sw - 1) // sw)
-                    at = line + shift
-                    max_update(plane + at, out, to, at, sw, start, stop, sw)
-
-
-@kernel
-def max_rows_large(
-    x: Ptr[T], y: Ptr[T], where: Ptr[i64], geo: Ptr[i64], c: i64, lo: i64, hi: i64
-):  # fmt: skip
-    for u in range(lo, hi):
-        sample = x + u // (geo[OD] * geo[OH] * geo[OW]) * (geo[D] * geo[H] * geo[W] * c)
-        z0 = u // (geo[OH] * geo[OW]) % geo[OD] * geo[SD] - geo[PD]
-        y0 = u // geo[OW] % geo[OH] * geo[SH] - geo[PH]
-        x0 = u % geo[OW] * geo[SW] - geo[PW]
-        zf = first_inside(z0, geo[DD])
-        yf = first_inside(y0, geo[DH])
-        xf = first_inside(x0, geo[DW])
-        first = ((z0 + zf * geo[DD]) * geo[H] + y0 + yf * geo[DH]) * geo[W] + x0 + xf * geo[DW]
-        out = y + u * c
-        to = where + u * c
-        for k in range(c):
-            out[k] = sample[first * c + k]
-            to[k] = first
-        for kz in range(zf, last_inside(z0, geo[DD], geo[KD], geo[D]) + 1):
-            for ky in range(yf, last_inside(y0, geo[DH], geo[KH], geo[H]) + 1):
-                line = ((z0 + kz * geo[DD]) * geo[H] + y0 + ky * geo[DH]) * geo[W] + x0
-                for kx in range(xf, last_inside(x0, geo[DW], geo[KW], geo[W]) + 1):
-                    at = line + kx * geo[DW]
-                    max_update(sample + at * c, out, to, at, 0, 0, c, 1)
+                row = ((z0 + kz * geo[DD]) * geo[H] + y0 + ky * geo[DH]) * geo[W] + x0
+                for kx in range(0 if planes else xf, geo[KW] if planes else xl + 1):
+                    at = row + kx * geo[DW]
+                    if planes:
+                        shift = x0 + kx * geo[DW]
+                        start = (max(-shift, 0) + step - 1) // step
+                        stop = min(many, (max(geo[W] - shift, 0) + step - 1) // step)
+                        max_update(source + at, out, to, at, step, start, stop, step)
+                    else:
+                        max_update(source + at * c, out, to, at, 0, 0, c, 1)
 
 
 # --- the mean value --------------------------------------------------------------------
 
 
 @inline
-def mean_border(x, y, geo, at_z, at_y, start, stop, zero, lines):
+def lines_of(geo, u):
+    """The planes and lines that row u of windows sees, and how many lines a mean counts."""
+    at_z = geo + (geo[OUT_Z] + u // geo[OH])
+    at_y = geo + (geo[OUT_Y] + u % geo[OH])
+    lines = at_z[2 * geo[OD]] * at_y[2 * geo[OH]]
+    return at_z[0], at_z[geo[OD]], at_y[0], at_y[geo[OH]], lines
+
+
+@inline
+def mean_border(x, y, geo, za, zb, ya, yb, start, stop, zero, lines):
     for o in range(start, stop):
         at_x = geo + (geo[OUT_X] + o)
         total = zero
-        for z in range(at_z[0], at_z[geo[OD]]):
-            for r in range(at_y[0], at_y[geo[OH]]):
+        for z in range(za, zb):
+            for r in range(ya, yb):
                 line = x + (z * geo[H] + r) * geo[W]
                 for i in range(at_x[0], at_x[geo[OW]]):
                     total += line[i]
@@ -299,18 +246,12 @@ def mean_planes(
 ):  # fmt: skip
     for u in range(lo, hi):
         plane = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W])
-        at_z = geo + (geo[OUT_Z] + u // geo[OH] % geo[OD])
-        at_y = geo + (geo[OUT_Y] + u % geo[OH])
-        za = at_z[0]
-        zb = at_z[geo[OD]]
-        ya = at_y[0]
-        yb = at_y[geo[OH]]
-        lines = at_z[2 * geo[OD]] * at_y[2 * geo[OH]]
+        za, zb, ya, yb, lines = lines_of(geo, u % (geo[OD] * geo[OH]))
         out = y + u * geo[OW]
         left = geo[LEFT]
         right = geo[RIGHT]
         divisor = T(lines * geo[geo[OUT_X] + 2 * geo[OW] + min(left, geo[OW] - 1)])
-        mean_border(plane, out, geo, at_z, at_y, 0, left, T(0.0), lines)
+        mean_border(plane, out, geo, za, zb, ya, yb, 0, left, T(0.0), lines)
         full = zb - za == kd and yb - ya == kh
         if unrolled:
             if full:
@@ -333,7 +274,7 @@ def mean_planes(
                             out[o] += line[o * sw + kx]
             for o in range(left, right):
                 out[o] = out[o] / divisor
-        mean_border(plane, out, geo, at_z, at_y, right, geo[OW], T(0.0), lines)
+        mean_border(plane, out, geo, za, zb, ya, yb, right, geo[OW], T(0.0), lines)
 
 
 @kernel(unswitched=True)
@@ -346,9 +287,7 @@ def mean_back_planes(
         for i in range(geo[D] * geo[H] * geo[W]):
             plane[i] = T(0.0)
         for line in range(geo[OD] * geo[OH]):
-            at_z = geo + (geo[OUT_Z] + line // geo[OH])
-            at_y = geo + (geo[OUT_Y] + line % geo[OH])
-            lines = at_z[2 * geo[OD]] * at_y[2 * geo[OH]]
+            za, zb, ya, yb, lines = lines_of(geo, line)
             for first in range(0, geo[OW], TILE):
                 source = g + (u * geo[OD] * geo[OH] + line) * geo[OW] + first
                 counts = geo + (geo[OUT_X] + 2 * geo[OW] + first)
@@ -356,8 +295,8 @@ def mean_back_planes(
                 x0 = first * sw - geo[PW]
                 for o in range(many):
                     values[o] = source[o] / T(i32(lines * counts[o]))
-                for z in range(at_z[0], at_z[geo[OD]]):
-                    for r in range(at_y[0], at_y[geo[OH]]):
+                for z in range(za, zb):
+                    for r in range(ya, yb):
                         to = plane + (z * geo[H] + r) * geo[W]
                         for kx in range(kw):
                             start = (max(-x0 - kx, 0) + sw - 1) // sw
@@ -385,18 +324,16 @@ def whole_back_planes(g: Ptr[T], gx: Ptr[T], size: i64, lo: i64, hi: i64):
 def window_planes(x: Ptr[T], y: Ptr[T], geo: Ptr[i64], lo: i64, hi: i64):
     for u in range(lo, hi):
         plane = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W])
-        at_z = geo + (geo[OUT_Z] + u // geo[OH] % geo[OD])
-        at_y = geo + (geo[OUT_Y] + u % geo[OH])
+        za, zb, ya, yb, lines = lines_of(geo, u % (geo[OD] * geo[OH]))
         for o in range(geo[OW]):
             at_x = geo + (geo[OUT_X] + o)
             total = T(0.0)
-            for z in range(at_z[0], at_z[geo[OD]]):
-                for r in range(at_y[0], at_y[geo[OH]]):
+            for z in range(za, zb):
+                for r in range(ya, yb):
                     line = plane + (z * geo[H] + r) * geo[W]
                     for i in range(at_x[0], at_x[geo[OW]]):
                         total += line[i]
-            count = at_z[2 * geo[OD]] * at_y[2 * geo[OH]] * at_x[2 * geo[OW]]
-            y[u * geo[OW] + o] = total / T(count)
+            y[u * geo[OW] + o] = total / T(lines * at_x[2 * geo[OW]])
 
 
 @kernel
@@ -404,9 +341,7 @@ def window_rows(x: Ptr[T], y: Ptr[T], geo: Ptr[i64], c: i64, long: i64, lo: i64,
     part = array(T, TILE)  # noqa: F821
     for u in range(lo, hi):
         sample = x + u // (geo[OD] * geo[OH]) * (geo[D] * geo[H] * geo[W] * c)
-        at_z = geo + (geo[OUT_Z] + u // geo[OH] % geo[OD])
-        at_y = geo + (geo[OUT_Y] + u % geo[OH])
-        lines = at_z[2 * geo[OD]] * at_y[2 * geo[OH]]
+        za, zb, ya, yb, lines = lines_of(geo, u % (geo[OD] * geo[OH]))
         tile = TILE if long else c
         for o in range(geo[OW]):
             at_x = geo + (geo[OUT_X] + o)
@@ -418,8 +353,8 @@ def window_rows(x: Ptr[T], y: Ptr[T], geo: Ptr[i64], c: i64, long: i64, lo: i64,
                 out = y + (u * geo[OW] + o) * c + at
                 for k in range(width):
                     out[k] = T(0.0)
-                for z in range(at_z[0], at_z[geo[OD]]):
-                    for r in range(at_y[0], at_y[geo[OH]]):
+                for z in range(za, zb):
+                    for r in range(ya, yb):
                         row = sample + (z * geo[H] + r) * geo[W] * c + at
                         if long:  # line by line, so that long sums stay exact enough
                             for k in range(width):
@@ -450,15 +385,13 @@ def window_back_planes(g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], lo: i64, hi: i64):
         for i in range(size):
             plane[i] = T(0.0)
         for line in range(geo[OD] * geo[OH]):
-            at_z = geo + (geo[OUT_Z] + line // geo[OH])
-            at_y = geo + (geo[OUT_Y] + line % geo[OH])
-            lines = at_z[2 * geo[OD]] * at_y[2 * geo[OH]]
+            za, zb, ya, yb, lines = lines_of(geo, line)
             source = g + (u * (geo[OD] * geo[OH]) + line) * geo[OW]
             for o in range(geo[OW]):
                 at_x = geo + (geo[OUT_X] + o)
                 value = source[o] / T(lines * at_x[2 * geo[OW]])
-                for z in range(at_z[0], at_z[geo[OD]]):
-                    for r in range(at_y[0], at_y[geo[OH]]):
+                for z in range(za, zb):
+                    for r in range(ya, yb):
                         row = plane + (z * geo[H] + r) * geo[W]
                         for i in range(at_x[0], at_x[geo[OW]]):
                             row[i] += value
@@ -477,15 +410,13 @@ def window_back_rows(g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], c: i64, lo: i64, hi: 
             for k in range(width):
                 sample[i * c + k] = T(0.0)
         for line in range(geo[OD] * geo[OH]):
-            at_z = geo + (geo[OUT_Z] + line // geo[OH])
-            at_y = geo + (geo[OUT_Y] + line % geo[OH])
-            lines = at_z[2 * geo[OD]] * at_y[2 * geo[OH]]
+            za, zb, ya, yb, lines = lines_of(geo, line)
             for o in range(geo[OW]):
                 at_x = geo + (geo[OUT_X] + o)
                 divisor = T(lines * at_x[2 * geo[OW]])
                 value = source + (line * geo[OW] + o) * c
-                for z in range(at_z[0], at_z[geo[OD]]):
-                    for r in range(at_y[0], at_y[geo[OH]]):
+                for z in range(za, zb):
+                    for r in range(ya, yb):
                         row = sample + (z * geo[H] + r) * geo[W] * c
                         for i in range(at_x[0], at_x[geo[OW]]):
                             for k in range(width):
@@ -498,7 +429,7 @@ def window_back_rows(g: Ptr[T], gx: Ptr[T], geo: Ptr[i64], c: i64, lo: i64, hi: 
 class _Windows:
     """The geometry of one kind of call, worked out once."""
 
-    __slots__ = ("apart", "inside", "numbers", "out", "square", "tables", "taps")
+    __slots__ = ("apart", "inside", "numbers", "out", "square", "tables", "taps", "together")
 
     def __init__(
         self, spatial: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints
@@ -522,6 +453,9 @@ class _Windows:
         left = min(-(-padding[-1] // stride[-1]), out[-1])
         reach = spatial[-1] + padding[-1] - dilation[-1] * (kernel[-1] - 1) - 1
         right = max(left, min(reach // stride[-1] + 1, out[-1]))
+        lanes = block()[0]  # twice as many registers, which have to hold the values of the places
+        few = (lanes // 2, 4) if SINGLE <= self.taps < 2 * lanes else ()
+        self.together = next((n for n in few if n <= right - left), 1)
         parts = (*ones, *spatial, *ones, *out, *ones, *stride, *zeros, *padding)
         rest = (*ones, *dilation, *ones, *kernel, left, right)
         self.numbers = np.array((*parts, *rest), np.int64)
@@ -630,13 +564,14 @@ def max_pool(
     where = made_like(x, y.shape, last, INT64)
     arrays = x, y, where, f.numbers
     n, c = shape[:2]
+    steps = {"sw": stride[-1], "dw": dilation[-1]}
     if last:
         if f.taps <= UNROLLED_ROWS:
             shares = _shares(n * prod(f.out[:-1]), f.taps * c * f.out[-1])
-            _unrolled(max_rows, kind, kernel, dw=dilation[-1])(*arrays, c, *shares)
+            _unrolled(max_windows, kind, kernel, planes=0, together=1, **steps)(*arrays, c, *shares)
         else:
             shares = _shares(n * prod(f.out), f.taps * c)
-            max_rows_large.get(kind)(*arrays, c, *shares)
+            max_windows_large.get(kind, planes=0)(*arrays, c, *shares)
         return y, where
     shares = _shares(n * c * prod(f.out[:-1]), f.taps * f.out[-1])
     if f.square and kind == "f32" and direct.available():
@@ -646,10 +581,10 @@ def max_pool(
         step = 8 if f.out[1] >= 8 else 4
         max_squares.get(kind, step=step)(x, y, where, *shape[2:], *f.out, *shares)
     elif f.taps <= UNROLLED_PLANES:
-        run = _unrolled(max_planes, kind, kernel, sw=stride[-1], dw=dilation[-1])
-        run(*arrays, *shares)
+        steps |= {"planes": 1, "c": 1, "together": f.together}
+        _unrolled(max_windows, kind, kernel, **steps)(*arrays, *shares)
     else:
-        max_planes_large.get(kind)(*arrays, *shares)
+        max_windows_large.get(kind, planes=1, c=1)(*arrays, *shares)
     return y, where
 
 
@@ -846,5 +781,7 @@ def adaptive_avg_pool_back(x: ndarray, shape: Ints) -> ndarray | None:
         size = prod(spatial)
         whole_back_planes.get(kind)(*arrays, size, *_shares(n * c, size))
     else:
-        window_back_planes.get(kind)(*arrays, f.tables, *_shares(n * c, prod(spatial)))
+        window_back_planes.get(kind, c=1, planes=1)(
+            *arrays, f.tables, *_shares(n * c, prod(spatial))
+        )
     return gx

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -123,11 +124,13 @@ def rank_rows(
             y[u] = p[found]
 
 
-def _ranked(x: ndarray, dim: int, keepdim: bool, how: int, k: int) -> Any:
+def _ranked(how: int, x: ndarray, dim: int, keepdim: bool, k: int = 1) -> Any:
+    """The element of rank k, from one on, or a median, of each row, and its place."""
     kind = KINDS.get(x.dtype)
     if kind is None or not 0 <= dim < x.ndim or not x.size or buffers.small(x.size, SMALL):
         return None
     n = x.shape[dim]
+    k = (n + 1) // 2 - 1 if how == MEDIAN else k - 1
     if not 0 <= k < n:
         return None
     shape = result_shape(x.shape, (dim,), keepdim)
@@ -141,16 +144,5 @@ def _ranked(x: ndarray, dim: int, keepdim: bool, how: int, k: int) -> Any:
     return y, where
 
 
-def kthvalue(x: ndarray, dim: int, keepdim: bool, k: int) -> tuple[ndarray, ndarray] | None:
-    """The k-th smallest element of each row and its index."""
-    return _ranked(x, dim, keepdim, KTH, k - 1)
-
-
-def median(x: ndarray, dim: int, keepdim: bool) -> tuple[ndarray, ndarray] | None:
-    """The lower median of each row and its index, or the first NaN."""
-    return _ranked(x, dim, keepdim, MEDIAN, (x.shape[dim] - 1) // 2 if 0 <= dim < x.ndim else 0)
-
-
-def nanmedian(x: ndarray, dim: int, keepdim: bool) -> tuple[ndarray, ndarray] | None:
-    """The same, ignoring NaN."""
-    return _ranked(x, dim, keepdim, PRESENT, 0)
+# The k-th smallest; the lower median, or the first NaN; the lower median of what is not NaN.
+kthvalue, median, nanmedian = (partial(_ranked, how) for how in (KTH, MEDIAN, PRESENT))

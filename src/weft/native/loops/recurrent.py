@@ -226,10 +226,19 @@ def add(x: Ptr[T], y: Ptr[T], count: i64):
 
 
 @inline
+def share_of(task, row_parts, unit_parts, blocks, panels):
+    """The blocks of rows and the panels that a task does: from the first two up to the others."""
+    row = task // unit_parts
+    unit = task % unit_parts
+    b0, b1 = row * blocks // row_parts, (row + 1) * blocks // row_parts
+    return b0, b1, unit * panels // unit_parts, (unit + 1) * panels // unit_parts
+
+
+@inline
 def panel_products(
     x: Ptr[T], panels: Ptr[T], to: Ptr[T], parts: i64, span: i64, apart: i64, step: i64,
     k_size: i64, width: i64, more: i64, u0: i64, u1: i64, b0: i64, b1: i64, blocks: i64, batch: i64,
-    n: i64, wide: i64,
+    n: i64,
 ):  # fmt: skip
     """The products of blocks of rows with the panels of some units, side by side.
 
@@ -239,19 +248,19 @@ def panel_products(
         place = to + ((p % parts) * span + (p // parts - u0) * width)
         rows_by_panel(
             x, panels + p * width * k_size, place, apart, step, k_size, width, more, b0, b1, blocks,
-            batch, n, wide,
+            batch, n,
         )  # fmt: skip
 
 
 @inline
 def projected(
     whole: Ptr[T], project: Ptr[T], new: Ptr[T], y: Ptr[T], size: i64, apart: i64, out: i64,
-    width: i64, u0: i64, u1: i64, b0: i64, b1: i64, blocks: i64, batch: i64, n: i64, wide: i64,
+    width: i64, u0: i64, u1: i64, b0: i64, b1: i64, blocks: i64, batch: i64, n: i64,
 ):  # fmt: skip
     """Hidden states multiplied by some panels of the projection, also as results."""
     panel_products(
         whole, project, new + u0 * width, 1, 0, size, apart, size, width, 0, u0, u1, b0, b1,
-        blocks, batch, n, wide,
+        blocks, batch, n,
     )  # fmt: skip
     j0 = u0 * width
     count = min(u1 * width, out) - j0
@@ -279,10 +288,7 @@ def forward_steps(
         old = at(T, now + (s % 2) * batch * apart * bytes)
         new = at(T, now + (1 - s % 2) * batch * apart * bytes)
         for task in range(lo, hi):
-            b0 = (task // unit_parts) * blocks // row_parts
-            b1 = (task // unit_parts + 1) * blocks // row_parts
-            u0 = (task % unit_parts) * panels // unit_parts
-            u1 = (task % unit_parts + 1) * panels // unit_parts
+            b0, b1, u0, u1 = share_of(task, row_parts, unit_parts, blocks, panels)
             j0 = u0 * width
             count = min(u1 * width, size) - j0
             span = (u1 - u0) * width
@@ -290,12 +296,12 @@ def forward_steps(
             share = shares + task * share_size
             panel_products(
                 old, weight, share, parts, span, apart, step, out, width, 0, u0, u1, b0, b1,
-                blocks, batch, n, wide,
+                blocks, batch, n,
             )  # fmt: skip
             if joint:
                 panel_products(
                     data + begin * features, weight_in, share + share_size // 2, parts, span,
-                    features, step, features, width, 0, u0, u1, b0, b1, blocks, batch, n, wide,
+                    features, step, features, width, 0, u0, u1, b0, b1, blocks, batch, n,
                 )  # fmt: skip
             for r in range(b0 * batch // blocks, min(b1 * batch // blocks, n)):
                 row = (begin + r) * size + j0
@@ -320,13 +326,10 @@ def forward_steps(
                 if unit_parts > 1:
                     wait()
             for task in range(lo, hi):
-                b0 = (task // unit_parts) * blocks // row_parts
-                b1 = (task // unit_parts + 1) * blocks // row_parts
-                u0 = (task % unit_parts) * out_panels // unit_parts
-                u1 = (task % unit_parts + 1) * out_panels // unit_parts
+                b0, b1, u0, u1 = share_of(task, row_parts, unit_parts, blocks, out_panels)
                 projected(
                     whole + begin * size, project, new, y + begin * out, size, apart, out, width,
-                    u0, u1, b0, b1, blocks, batch, n, wide,
+                    u0, u1, b0, b1, blocks, batch, n,
                 )  # fmt: skip
         if shared:
             if unit_parts > 1:
@@ -370,20 +373,16 @@ def backward_steps(
         held = starts[earlier + 1] - held_at if s > 0 else 0
         if projects:
             for task in range(lo, hi):
-                b0 = (task // unit_parts) * blocks // row_parts
-                b1 = (task // unit_parts + 1) * blocks // row_parts
-                j0 = (task % unit_parts) * out_panels // unit_parts * width
-                count = min((task % unit_parts + 1) * out_panels // unit_parts * width, out) - j0
+                b0, b1, u0, u1 = share_of(task, row_parts, unit_parts, blocks, out_panels)
+                j0 = u0 * width
+                count = min(u1 * width, out) - j0
                 stop = min(b1 * batch // blocks, n)
                 add_given(dy, dh, given, begin, b0 * batch // blocks, stop, j0, count, step, out)
             if shared:
                 if unit_parts > 1:
                     wait()
         for task in range(lo, hi):
-            b0 = (task // unit_parts) * blocks // row_parts
-            b1 = (task // unit_parts + 1) * blocks // row_parts
-            u0 = (task % unit_parts) * panels // unit_parts
-            u1 = (task % unit_parts + 1) * panels // unit_parts
+            b0, b1, u0, u1 = share_of(task, row_parts, unit_parts, blocks, panels)
             j0 = u0 * width
             count = min(u1 * width, size) - j0
             span = (u1 - u0) * width
@@ -391,7 +390,7 @@ def backward_steps(
             if projects:
                 panel_products(
                     given + begin * out, project, share, 1, 0, out, span, out, width, 0, u0, u1, b0,
-                    b1, blocks, batch, n, wide,
+                    b1, blocks, batch, n,
                 )  # fmt: skip
             for b in range(b0, b1):
                 total = sums + (b * (4 if kind == GRU else parts) * size + j0)
@@ -423,12 +422,9 @@ def backward_steps(
                 if unit_parts > 1:
                     wait()
             for task in range(lo, hi):
-                b0 = (task // unit_parts) * blocks // row_parts
-                b1 = (task // unit_parts + 1) * blocks // row_parts
-                u0 = (task % unit_parts) * out_panels // unit_parts
-                u1 = (task % unit_parts + 1) * out_panels // unit_parts
+                b0, b1, u0, u1 = share_of(task, row_parts, unit_parts, blocks, out_panels)
                 left = at(T, drecurrent + begin * apart * bytes)
                 panel_products(
                     left, weight, dh + u0 * width, 1, 0, apart, step, k_size, width,
-                    1 if kind == GRU else 0, u0, u1, b0, b1, blocks, batch, n, wide,
+                    1 if kind == GRU else 0, u0, u1, b0, b1, blocks, batch, n,
                 )  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -304,46 +305,32 @@ def product_over(
     return _reduced(PRODUCT, x, dim, keepdim)
 
 
-def amax(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
-    """The maximum over some dimensions; NaN wins."""
+def _extreme(kind: Reduction, x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
     if buffers.small(x.size, SMALL):
-        return None if keepdim else short_reductions.extreme(x, dim, least=False)
-    return _reduced(LARGEST, x, dim, keepdim)
+        return None if keepdim else short_reductions.extreme(x, dim, kind is SMALLEST)
+    return _reduced(kind, x, dim, keepdim)
 
 
-def amin(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
-    """The minimum over some dimensions; NaN wins."""
+def _extreme_of_all(kind: Reduction, x: ndarray) -> ndarray | None:
     if buffers.small(x.size, SMALL):
-        return None if keepdim else short_reductions.extreme(x, dim, least=True)
-    return _reduced(SMALLEST, x, dim, keepdim)
+        rows = short_reductions.least_rows if kind is SMALLEST else short_reductions.greatest_rows
+        return short_reductions.entry(rows, "f32", "f32", True)(x)
+    return _reduced(kind, x, tuple(range(x.ndim)), False)
 
 
-def max_of_all(x: ndarray) -> ndarray | None:
-    """The largest of all elements; NaN wins."""
+# The greatest or least over some dimensions, or of all elements; NaN wins.
+amax, amin = partial(_extreme, LARGEST), partial(_extreme, SMALLEST)
+max_of_all, min_of_all = partial(_extreme_of_all, LARGEST), partial(_extreme_of_all, SMALLEST)
+
+
+def _truth(kind: Reduction, x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
     if buffers.small(x.size, SMALL):
-        return short_reductions.entry(short_reductions.greatest_rows, "f32", "f32", True)(x)
-    return _reduced(LARGEST, x, tuple(range(x.ndim)), False)
+        return None if keepdim else short_reductions.truth(x, dim, kind is ALL)
+    return _as_mask(_reduced(kind, x, dim, keepdim))
 
 
-def min_of_all(x: ndarray) -> ndarray | None:
-    """The smallest of all elements; NaN wins."""
-    if buffers.small(x.size, SMALL):
-        return short_reductions.entry(short_reductions.least_rows, "f32", "f32", True)(x)
-    return _reduced(SMALLEST, x, tuple(range(x.ndim)), False)
-
-
-def any_over(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
-    """Whether any element over some dimensions is not zero."""
-    if buffers.small(x.size, SMALL):
-        return None if keepdim else short_reductions.truth(x, dim, every=False)
-    return _as_mask(_reduced(ANY, x, dim, keepdim))
-
-
-def all_over(x: ndarray, dim: tuple[int, ...], keepdim: bool) -> ndarray | None:
-    """Whether all elements over some dimensions are not zero."""
-    if buffers.small(x.size, SMALL):
-        return None if keepdim else short_reductions.truth(x, dim, every=True)
-    return _as_mask(_reduced(ALL, x, dim, keepdim))
+# Whether any element over some dimensions is not zero, or none is zero.
+any_over, all_over = partial(_truth, ANY), partial(_truth, ALL)
 
 
 def _as_mask(found: ndarray | None) -> ndarray | None:
@@ -412,19 +399,16 @@ def _spread_step(
 
 
 def _deviations(
-    x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float, root: bool
+    root: bool, x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float
 ) -> ndarray | None:
-    if (
-        buffers.small(x.size, SMALL)
-        or x.dtype not in FLOATS
-        or repeats(x)
-        or not valid(dim, x.ndim)
-    ):
+    if buffers.small(x.size, SMALL) or x.dtype not in FLOATS:
+        return None
+    if repeats(x) or not valid(dim, x.ndim):
         return None
     if x.dtype == np.float32 and buffers.planner() is not None:
         # A plan can't look for squares that overflow or vanish; in double precision none do.
         wide = to_copy(x, np.dtype(np.float64))
-        found = None if wide is None else _deviations(wide, dim, keepdim, correction, root)
+        found = None if wide is None else _deviations(root, wide, dim, keepdim, correction)
         return None if found is None else to_copy(found, x.dtype)
     transposed, sizes, back = one_step(x, dim)
     outer, n, k = sizes
@@ -438,14 +422,7 @@ def _deviations(
     return put_back(out, x.shape, dim, keepdim, back)
 
 
-def var(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> ndarray | None:
-    """The variance over some dimensions."""
-    return _deviations(x, dim, keepdim, correction, False)
-
-
-def std(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> ndarray | None:
-    """The standard deviation over some dimensions."""
-    return _deviations(x, dim, keepdim, correction, True)
+var, std = partial(_deviations, False), partial(_deviations, True)
 
 
 # --- places ------------------------------------------------------------------------------
@@ -495,21 +472,6 @@ def _place(program: RowProgram, x: ndarray, dim: int | None, keepdim: bool) -> n
     return None if found is None else found.reshape((1,) * x.ndim if keepdim else ())
 
 
-def argmax(x: ndarray, dim: int | None, keepdim: bool) -> ndarray | None:
-    """The index of the maximum: the first one, or the first NaN."""
-    return _place(_largest_with_place, x, dim, keepdim)
-
-
-def argmin(x: ndarray, dim: int | None, keepdim: bool) -> ndarray | None:
-    """The index of the minimum: the first one, or the first NaN."""
-    return _place(_least_with_place, x, dim, keepdim)
-
-
-def max_dim(x: ndarray, dim: int, keepdim: bool) -> tuple[ndarray, ndarray] | None:
-    """The maxima along a dimension and their indices."""
-    return _picked(_largest_with_place, x, dim, keepdim)
-
-
-def min_dim(x: ndarray, dim: int, keepdim: bool) -> tuple[ndarray, ndarray] | None:
-    """The minima along a dimension and their indices."""
-    return _picked(_least_with_place, x, dim, keepdim)
+# The place of the greatest or least: the first one, or the first NaN; and both along a dimension.
+argmax, argmin = partial(_place, _largest_with_place), partial(_place, _least_with_place)
+max_dim, min_dim = partial(_picked, _largest_with_place), partial(_picked, _least_with_place)

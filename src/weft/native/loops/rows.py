@@ -39,8 +39,8 @@ def _rows(name: str, kind: str) -> str:
 
 
 GIVEN = ("ptr", "ptr", "ptr", "i64", "i64", "i64", "i64", "i64")
-rows32 = Assembly("rows32", GIVEN, lambda: _rows("rows32", "f32"))
 rows64 = Assembly("rows64", GIVEN, lambda: _rows("rows64", "f64"))
+rows32 = Assembly("rows32", GIVEN, lambda: _rows("rows32", "f32"), rows64)
 
 
 @kernel
@@ -86,7 +86,7 @@ def packed(x: Array, groups: int = 1) -> Array:
 @inline
 def rows_by_panel(
     a: Ptr[T], panel: Ptr[T], c: Ptr[T], apart: i64, step: i64, k_size: i64, width: i64, more: i64,
-    low: i64, high: i64, blocks: i64, batch: i64, size: i64, wide: i64,
+    low: i64, high: i64, blocks: i64, batch: i64, size: i64,
 ):  # fmt: skip
     """The product of blocks of rows, of the first ``size`` rows, with one panel."""
     for k0 in range(0, k_size, K_BLOCK):
@@ -98,7 +98,4 @@ def rows_by_panel(
             left = a + (first * apart + k0)
             right = panel + k0 * width
             place = c + first * step
-            if wide:
-                rows64(left, right, place, apart, step, part, adds, count)
-            else:
-                rows32(left, right, place, apart, step, part, adds, count)
+            rows32(left, right, place, apart, step, part, adds, count)

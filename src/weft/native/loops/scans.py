@@ -70,8 +70,9 @@ def _scan(
     return program.whole.scan(FLOATS[dtype], *sizes, back)
 
 
-def _scanned(program: RowProgram, x: ndarray, dim: int, back: bool, places: bool) -> Any:
+def _scanned(program: RowProgram, x: ndarray, dim: int, reverse: bool = False) -> Any:
     """A running function along a dimension of a row-major array, with indices if it has any."""
+    back = bool(reverse)
     if dim == x.ndim - 1:
         found = _small_scan(program, back)(x)
         if found is not None:
@@ -83,7 +84,7 @@ def _scanned(program: RowProgram, x: ndarray, dim: int, back: bool, places: bool
         return None
     out = buffers.empty(x.shape, x.dtype)
     scan = _scan(program, x.dtype, x.shape, dim, back)
-    if not places:
+    if program in (_sums, _products):
         scan(x, out)
         return out
     where = buffers.empty(x.shape, np.int64)
@@ -91,24 +92,12 @@ def _scanned(program: RowProgram, x: ndarray, dim: int, back: bool, places: bool
     return out, where
 
 
-def cumsum(x: ndarray, dim: int, reverse: bool) -> ndarray | None:
-    """Sums along a dimension, of all elements up to each, formed in float64."""
-    return _scanned(_sums, x, dim, bool(reverse), False)
-
-
-def cumprod(x: ndarray, dim: int) -> ndarray | None:
-    """The same with products."""
-    return _scanned(_products, x, dim, False, False)
-
-
-def cummax(x: ndarray, dim: int) -> tuple[ndarray, ndarray] | None:
-    """The running maximum along a dimension, and the index of its last occurrence."""
-    return _scanned(_greatest_so_far, x, dim, False, True)
-
-
-def cummin(x: ndarray, dim: int) -> tuple[ndarray, ndarray] | None:
-    """The same with the least element."""
-    return _scanned(_least_so_far, x, dim, False, True)
+# Sums and products of all elements up to each, formed in float64; the greatest and least element so
+# far, and the place where it was last.
+cumsum, cumprod, cummax, cummin = (
+    functools.partial(_scanned, program)
+    for program in (_sums, _products, _greatest_so_far, _least_so_far)
+)
 
 
 # --- the greatest few --------------------------------------------------------------------
@@ -210,7 +199,8 @@ def _spread_entry(every: bool, root: bool) -> Callable:
     return _spread.whole(EntrySpec(takes, (f"f32 {shape}",), passes, over, size, most=ROW), "f32")
 
 
-def _small(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: Any, root: bool) -> Any:
+def _small(root: bool, x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> Any:
+    """The variance of a few elements, or its root: of all, or over the last dimension."""
     if keepdim or not x.ndim or x.size > ROW:
         return None
     if len(dim) == x.ndim:
@@ -218,11 +208,4 @@ def _small(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: Any, roo
     return _spread_entry(False, root)(x, correction) if dim == (x.ndim - 1,) else None
 
 
-def var_small(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> ndarray | None:
-    """The variance of a few elements: of all, or over the last dimension."""
-    return _small(x, dim, keepdim, correction, False)
-
-
-def std_small(x: ndarray, dim: tuple[int, ...], keepdim: bool, correction: float) -> ndarray | None:
-    """The same for the standard deviation."""
-    return _small(x, dim, keepdim, correction, True)
+var_small, std_small = functools.partial(_small, False), functools.partial(_small, True)

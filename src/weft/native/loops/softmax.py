@@ -130,14 +130,14 @@ def _backward(program: RowProgram, g: ndarray, y: ndarray, dim: int) -> ndarray 
     return out
 
 
-def softmax(x: ndarray, dim: int) -> ndarray | None:
-    """Exponentials along a dimension, scaled to sum to one."""
-    return _forward(_softmax, x, dim)
-
-
-def log_softmax(x: ndarray, dim: int) -> ndarray | None:
-    """The logarithm of softmax."""
-    return _forward(_log_softmax, x, dim)
+# Exponentials along a dimension, scaled to sum to one, or their logarithms; and from these and the
+# gradient of the result that of x.
+softmax, log_softmax = (
+    functools.partial(_forward, _softmax),
+    functools.partial(_forward, _log_softmax),
+)
+softmax_back = functools.partial(_backward, _softmax_back)
+log_softmax_back = functools.partial(_backward, _log_softmax_back)
 
 
 # --- a few elements, with NumPy's bits ---------------------------------------------------
@@ -192,16 +192,6 @@ def log_softmax_small(x: ndarray, dim: int) -> ndarray | None:
         return None
     total = totals(np.exp(y))
     return less(y, np.log(total, total))
-
-
-def softmax_back(g_in: ndarray, y: ndarray, dim: int) -> ndarray | None:
-    """The gradient of softmax from its result."""
-    return _backward(_softmax_back, g_in, y, dim)
-
-
-def log_softmax_back(g_in: ndarray, y: ndarray, dim: int) -> ndarray | None:
-    """The gradient of the logarithm of softmax from its result."""
-    return _backward(_log_softmax_back, g_in, y, dim)
 
 
 def _scores(run: Kernel, arrays: tuple[ndarray, ...], scale: float, causal: bool) -> ndarray | None:

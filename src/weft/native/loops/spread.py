@@ -46,8 +46,8 @@ def _transpose(name: str, kind: str) -> str:
 
 
 _GIVEN = ("ptr", "i64", "ptr", "ptr", "ptr", "ptr")
-transpose = Assembly("transpose", _GIVEN, lambda: _transpose("transpose", "f32"))
 transpose64 = Assembly("transpose64", _GIVEN, lambda: _transpose("transpose64", "f64"))
+transpose = Assembly("transpose", _GIVEN, lambda: _transpose("transpose", "f32"), transpose64)
 
 
 @kernel
@@ -107,7 +107,7 @@ def spread_small(
 @kernel
 def spread_last(
     x: Ptr[T], to: Ptr[T], phases: Ptr[i64], spans: Ptr[i64], info: Ptr[i64], places: Ptr[i64],
-    apart: i64, transposed: i64, double: i64, lo: i64, hi: i64,
+    apart: i64, transposed: i64, lo: i64, hi: i64,
 ):  # fmt: skip
     # The same with the channels innermost; the range is that of lines: z and y of the phases of
     # samples. `apart` is the step between channels, where it is known; `places` says where an
@@ -154,10 +154,7 @@ def spread_last(
                                 t1 = target + (places[i + 1] + c)
                                 t2 = target + (places[i + 2] + c)
                                 t3 = target + (places[i + 3] + c)
-                                if double:
-                                    transpose64(source + (i + c * cs), cs, t0, t1, t2, t3)
-                                else:
-                                    transpose(source + (i + c * cs), cs, t0, t1, t2, t3)
+                                transpose(source + (i + c * cs), cs, t0, t1, t2, t3)
                         for c in range(even, channels):
                             for i in range(x0, done):
                                 target[places[i] + c] = source[i + c * cs]

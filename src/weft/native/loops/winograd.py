@@ -31,7 +31,7 @@ order of the names below.
 
 from __future__ import annotations
 
-from weft.native.codegen.compiler import Ptr, array, f32, fma, i64, inline
+from weft.native.codegen.compiler import Ptr, array, constexpr, f32, fma, i64, inline
 from weft.native.codegen.jit import kernel
 from weft.native.gemm.blocks import tile_by_columns, tile_by_rows, transpose
 
@@ -241,6 +241,18 @@ def window_grad_line(p: Ptr[f32], step: i64, to: Ptr[f32], apart: i64, n: i64, l
 
 
 @inline
+def both_sides(
+    line: constexpr, x: Ptr[f32], apart: i64, half: Ptr[f32], to: Ptr[f32], rows: i64,
+    wanted: i64, n: i64, lanes: i64,
+):  # fmt: skip
+    """A transform of all columns of ``rows`` vectors, ``apart`` from each other, then of lines."""
+    for j in range(rows):
+        line(x + j * apart, rows * apart, half + j * lanes, rows * lanes, n, lanes)
+    for i in range(wanted):
+        line(half + i * rows * lanes, lanes, to + i * wanted * lanes, lanes, n, lanes)
+
+
+@inline
 def copy_pixels(
     x: Ptr[f32], to: Ptr[f32], places: Ptr[i64], spare: Ptr[f32], first: i64, last: i64, size: i64,
     channels: i64, lanes: i64,
@@ -336,14 +348,7 @@ def windows(
                             source = here + taps[phase * k * k + t] * lanes
                             for r in range(lanes):
                                 raw[t * lanes + r] = source[r]
-                        for j in range(k):
-                            window_line(
-                                raw + j * lanes, k * lanes, half + j * lanes, k * lanes, n, lanes
-                            )
-                        for i in range(n):
-                            window_line(
-                                half + i * k * lanes, lanes, done + i * n * lanes, lanes, n, lanes
-                            )
+                        both_sides(window_line, raw, lanes, half, done, k, n, n, lanes)
                         for point in range(n * n):
                             for r in range(lanes):
                                 target[point * point_to + c * width + r] = done[point * lanes + r]
@@ -403,15 +408,6 @@ def multiplied(
 
 
 @inline
-def results(source: Ptr[f32], apart: i64, half: Ptr[f32], to: Ptr[f32], n: i64, m: i64, lanes: i64):
-    """The m x m results of a tile from its products, point by point."""
-    for j in range(n):
-        result_line(source + j * apart, n * apart, half + j * lanes, n * lanes, n, lanes)
-    for i in range(m):
-        result_line(half + i * n * lanes, lanes, to + m * i * lanes, lanes, n, lanes)
-
-
-@inline
 def write_rows(
     source: Ptr[f32], to: Ptr[f32], count: i64, step: i64, some: i64, by: i64, lanes: i64
 ):
@@ -429,24 +425,13 @@ def write_rows(
 
 @inline
 def tile_line_results(
-    found: Ptr[f32],
-    between: i64,
-    full: i64,
-    bias: Ptr[f32],
-    check: Ptr[f32],
-    half: Ptr[f32],
-    done: Ptr[f32],
-    places: Ptr[f32],
-    wide: i64,
-    seen_y: i64,
-    seen_x: i64,
-    n: i64,
-    m: i64,
+    found: Ptr[f32], between: i64, full: i64, bias: Ptr[f32], check: Ptr[f32], half: Ptr[f32],
+    done: Ptr[f32], places: Ptr[f32], wide: i64, seen_y: i64, seen_x: i64, n: i64, m: i64,
     lanes: i64,
-):
+):  # fmt: skip
     """The results of a line of tiles, a vector of rows for each place."""
     for t in range(wide):
-        results(found + t * full, between, half, done, n, m, lanes)
+        both_sides(result_line, found + t * full, between, half, done, n, m, n, lanes)
         for i in range(m * m):
             for j in range(lanes):
                 value = done[i * lanes + j] + bias[j]
@@ -657,22 +642,9 @@ def weight_products(
 
 @kernel
 def weight_results(
-    parts: Ptr[f32],
-    to: Ptr[f32],
-    taps: Ptr[i64],
-    bad: Ptr[i64],
-    pieces: i64,
-    channels: i64,
-    phases: i64,
-    size: i64,
-    columns: i64,
-    window: i64,
-    n: i64,
-    m: i64,
-    lanes: i64,
-    lo: i64,
-    hi: i64,
-):
+    parts: Ptr[f32], to: Ptr[f32], taps: Ptr[i64], bad: Ptr[i64], pieces: i64, channels: i64,
+    phases: i64, size: i64, columns: i64, window: i64, n: i64, m: i64, lanes: i64, lo: i64, hi: i64,
+):  # fmt: skip
     # The sum of the pieces, transformed into windows: element by element of the weight.
     k = n - m + 1
     total = array(f32, n * n * lanes)
@@ -696,14 +668,7 @@ def weight_results(
                             total[point * lanes + c] = (
                                 total[point * lanes + c] + more[point * size + c]
                             )
-                for j in range(n):
-                    window_grad_line(
-                        total + j * lanes, n * lanes, half + j * lanes, n * lanes, n, lanes
-                    )
-                for i in range(k):
-                    window_grad_line(
-                        half + i * n * lanes, lanes, done + i * k * lanes, lanes, n, lanes
-                    )
+                both_sides(window_grad_line, total, lanes, half, done, n, k, n, lanes)
                 for c in range(min(lanes, channels - c0)):
                     target = to + (row * channels + c0 + c) * window
                     for t in range(k * k):
