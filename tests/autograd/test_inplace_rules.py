@@ -794,6 +794,38 @@ torch.nn.init.ones_(b)
 """
 
 
+@program
+def own_elements_as_values(torch: Any) -> Any:
+    """One element of a tensor, given as the value to put, is read before anything is written."""
+    index = torch.tensor([0, 2])
+    changes = (
+        lambda a: a.fill_(a[2]),
+        lambda a: a[:2].fill_(a[3]),
+        lambda a: a.index_fill_(0, index, a[1]),
+        lambda a: a.masked_fill_(a > 2, a[1]),
+        lambda a: a.__setitem__(a > 2, a[1]),
+        lambda a: a.__setitem__(a > 2, a[1:2]),
+        lambda a: a.index_put_((a > 2,), a[3]),
+        lambda a: a.index_put_((a > 2,), a[3], accumulate=True),
+        lambda a: a.__setitem__(index, a[1]),
+        lambda a: a.index_fill_(0, a.long() * 0, a[1]),
+    )
+
+    def changed(change: Callable[[Any], Any], tracked: bool) -> Any:
+        x = leaf(torch, 4)
+        a = x * 1 if tracked else x.detach().clone()
+        change(a)
+        if tracked:
+            (a * a).sum().backward()
+        return a.tolist(), x.grad.tolist() if tracked else None
+
+    return [
+        outcome(lambda change=change, tracked=tracked: changed(change, tracked))
+        for change in changes
+        for tracked in (False, True)
+    ]
+
+
 @pytest.mark.parametrize("size", [3, 60_000])
 @pytest.mark.parametrize("code", CHANGES.strip().splitlines())
 def test_an_error_names_the_change_and_its_line(code: str, size: int) -> None:

@@ -99,3 +99,19 @@ def test_half_types(dtype: str) -> None:
             want = (y**e).float().numpy()
             exact = dtype == "float16" or e in (1, 2, -1)  # PyTorch rounds bfloat16 at each step
             np.testing.assert_allclose(first[5:], want[5:], rtol=0 if exact and e != 0.5 else 0.02)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_edges_at_every_size(dtype: str) -> None:
+    """A root of -inf is NaN, and no power of it; of -0.0 it is -0.0."""
+    for n in (7, 3000):
+        for e in (0.5, -0.5, 1.5, -1, 3):
+            found = []
+            for lib in (weft, torch):
+                x = lib.tensor(values(n)).to(getattr(lib, dtype)).requires_grad_()
+                y = x**e
+                y.backward(lib.ones_like(y))
+                found.append([v.detach().double().numpy()[:5] for v in (y, x.grad)])
+            for mine, theirs in zip(*found, strict=True):
+                np.testing.assert_array_equal(mine, theirs, err_msg=f"{n}, {e}")
+                assert (np.signbit(mine) == np.signbit(theirs))[~np.isnan(theirs)].all()

@@ -60,7 +60,7 @@ def promoted(op: Op, args: Any) -> tuple[Any, np.dtype | None]:
         if i < len(args) and args[i] is not None:
             x = args[i]
             if x.__class__ is not ndarray:
-                if i and common.kind == "f" and selection.is_special(op, x, final is not None):
+                if i and common.kind == "f" and selection.is_special(op, x, final is dt.F16):
                     continue
                 args[i] = _number(asarray(x), common, final, i in op.wide, np.astype)
             elif x.dtype is not (common if x.ndim or final is None else final):

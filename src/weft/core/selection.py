@@ -376,9 +376,12 @@ class _SetLoop:
         return self.constant.into(x, *args)
 
 
-def is_special(op: Op, x: Any, half: bool) -> bool:
-    """Whether an op has a dedicated formula for a number; for half types if it is an integer."""
-    return x.__class__ in (int, float) and x in op.special and not (half and x % 1)
+def is_special(op: Op, x: Any, float16: bool) -> bool:
+    """Whether an op has a dedicated formula for a number; for float16 only if it is an integer.
+
+    PyTorch takes a power of float16 by 0.5, and a root of all others: -inf tells them apart.
+    """
+    return x.__class__ in (int, float) and x in op.special and not (float16 and x % 1)
 
 
 class _NumberedLoop:
@@ -395,8 +398,8 @@ class _NumberedLoop:
 
     def _of(self, args: Any) -> tuple[Any, list[Any]]:
         """The loop for arguments, and those that it takes."""
-        half = any(a.__class__ is ndarray and a.itemsize == 2 for a in args)
-        key = (None, *(a if is_special(self.op, a, half) else None for a in args[1:]))
+        float16 = any(a.__class__ is ndarray and a.dtype == np.float16 for a in args)
+        key = (None, *(a if is_special(self.op, a, float16) else None for a in args[1:]))
         if not any(key):
             return self.loop, args
         found = self.made.get(key)

@@ -474,6 +474,8 @@ def _pow_rule_base(t: Any, a: Any, b: Any) -> Any:
             return t * (2.0 * a)
         if b == 0.5:
             return t * (0.5 / REGISTRY["sqrt"](a))
+        if b == 1.5:
+            return t * (1.5 * REGISTRY["sqrt"](a))
         return t * (b * (pow_op(a, b - 1) if _is_half(a) else a ** (b - 1)))
     return t * where_op(b == 0, 0.0, b * a ** (b - 1))
 
@@ -525,7 +527,7 @@ pow_op = elementwise(
     public=False,
 )
 pow_op.edges = ("a?", "b?")
-pow_op.special = frozenset(POWERS)
+pow_op.special = frozenset((*POWERS, 1.5))  # the gradient of the last is a root
 _fast_pow = fast_binary(pow_op)
 
 

@@ -584,6 +584,8 @@ def fill_(self: Tensor, value: Any) -> Tensor:
             "fill_ only supports 0-dimension value tensor but got tensor with "
             f"{value.ndim} dimensions.\n  at {errors.here()}"
         )
+    if isinstance(value, Tensor) and value._vc is self._vc:
+        value = value.clone()  # an element of the tensor itself, as in x.fill_(x[0])
     return apply_inplace(fill_op, (self, value), {})
 
 

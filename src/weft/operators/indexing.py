@@ -506,7 +506,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
             value = wrap(_number(value, self._a.dtype))
     if indices:
         _check_put_dtype(self, value, key)
-        value = _without_lead(value)
+        value = _read_once(self, _without_lead(value), key)
         _put(_seen(self, basic), value, indices, where, accumulate=False)
         return
     index = basic if simple is not None else (*basic, ...)
@@ -664,6 +664,12 @@ def _check_put_dtype(target: Tensor, value: Tensor, key: Any = None) -> None:
     )
 
 
+def _read_once(target: Tensor, value: Tensor, key: Any) -> Tensor:
+    """A value to put; as in masked_fill, a single one may be an element of the tensor itself."""
+    single = value._vc is target._vc and value._a.size == 1 and _is_one_mask(key)
+    return value.clone() if single else value
+
+
 def _without_lead(value: Tensor) -> Tensor:
     """Without leading dimensions of length one: PyTorch lets a value have more of them."""
     shape = value._a.shape
@@ -758,6 +764,8 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
 def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
     """Put (or add) values at the indices, in place."""
     found, where = _put_arguments(self, indices, values)
+    if not accumulate:
+        values = _read_once(self, values, indices)
     return _put(self, values, found, where, bool(accumulate)) if found else self
 
 

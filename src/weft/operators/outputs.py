@@ -334,11 +334,15 @@ def _check_memory(target: Tensor, name: str, inputs: Any) -> None:
             check_shared(target._a, x._a, name, distinct)
 
 
+# Behind so many arguments comes a value that is read before anything is written.
+READ_ONCE = {"masked_fill": 1, "index_fill": 2}
+
+
 def check_arguments(target: Tensor, args: Any, name: str) -> None:
     """What an in-place method writes must not be what it still has to read."""
     if name in OVERLAPPING or name in ADDING:
         return
-    for x in args[:1] if name == "masked_fill" else args:  # its value is read once
+    for x in args[: READ_ONCE.get(name)]:
         if isinstance(x, Tensor) and same_memory(x, target):
             check_shared(target._a, x._a, name + "_", name in SCATTERING)
 
