@@ -70,3 +70,13 @@ def test_instance_norm_of_half_values_with_float32_statistics(half, training):
         assert str(mine.dtype) == str(theirs.dtype)
         error = 1e-2 if mine.dtype.itemsize == 2 else 1e-3
         np.testing.assert_allclose(mine.tolist(), theirs.tolist(), rtol=error, atol=error)
+
+
+@pytest.mark.parametrize("n", (3, 20_000))
+def test_the_gradient_of_a_tiny_norm_is_finite(n: int) -> None:
+    """One divided by it overflows, while an element divided by it does not."""
+    x = weft.zeros(n, dtype=weft.float16)
+    x[:3] = weft.tensor([3e-6, -4e-6, 0.0])
+    x.requires_grad_()
+    weft.linalg.vector_norm(x).backward()
+    assert x.grad[:3].tolist() == pytest.approx([0.6, -0.8, 0.0], abs=0.02)

@@ -61,7 +61,7 @@ def norm_rule(g: Any, x: Any, y: Any, p: float, dim: tuple[int, ...], keepdim: b
     # Where the norm is zero, so is every element: the divisor there only must not be zero.
     safe = where_op(y == 0, 1.0, y)
     if p == 2:
-        return x * (g / safe)
+        return g * (x / safe)  # g / y can overflow where x / y does not
     if math.isinf(p):
         hit = abs_op(x) == y
         hit = where_op(hit | ((y != y) & (x != x)), 1.0, 0.0)
