@@ -23,7 +23,9 @@ Two pointers of a kernel never overlap, unless they are the same array read and 
 same place. ``@kernel(reassociate=True)`` lets sums be taken in another order, which is what makes
 them fast; ``exactly(x)`` is an expression that this does not touch. ``@kernel(unswitched=True)`` is
 for inner loops that branch on what does not change in them, or that are fast only if unrolled far:
-they get a copy for each outcome, which takes several times as long to compile.
+they get a copy for each outcome, which takes several times as long to compile;
+``@kernel(strided=True)`` for those that multiply indices by steps: additions take their place; with
+``"few registers"`` where there are sixteen for vectors, and not thirty-two.
 """
 
 from __future__ import annotations
@@ -33,10 +35,11 @@ import linecache
 import struct
 import textwrap
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from weft.native.once import lazy
 
+Strided = bool | Literal["few registers"]
 FLOATS = {"f32": "float", "f64": "double"}
 INTEGERS = {"i1": "i1", "i32": "i32", "i64": "i64"}
 LLVM = {**FLOATS, **INTEGERS}
@@ -184,11 +187,12 @@ class KernelFunction:
         wide: Any = None,
         unswitched: bool = False,
         outlined: bool = False,
+        strided: Strided = False,
     ) -> None:
         self._syntax, self.scope = _Syntax(source), scope
         self.flags = "reassoc contract " if reassociate else ""
         self.wide = wide  # what stands for it on float64: a function, or the name of libm's
-        self.unswitched, self.outlined = unswitched, outlined
+        self.unswitched, self.outlined, self.strided = unswitched, outlined, strided
         # For loops that compute much and read little: vectors as wide as the processor has. LLVM
         # takes 256 bits on processors that slow down for 512, which costs more than it saves here.
         self.widest = False
@@ -994,9 +998,10 @@ def read(
     wide: Any = None,
     unswitched: bool = False,
     outlined: bool = False,
+    strided: Strided = False,
 ) -> KernelFunction:
     """A Python function as a function of the language."""
-    return KernelFunction(fn, fn.__globals__, reassociate, wide, unswitched, outlined)
+    return KernelFunction(fn, fn.__globals__, reassociate, wide, unswitched, outlined, strided)
 
 
 def inline(
