@@ -170,6 +170,16 @@ def test_strength_reduction_is_switched_off_only_while_code_is_generated() -> No
     assert said == ["-disable-lsr=true", "-disable-lsr=false"] * 2
 
 
+def test_llvm_that_an_empty_cache_asks_for_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Then it is loaded while the engine is made, to describe the processor.
+    usual = jit.engine()
+    assert usual.llvm
+    monkeypatch.setattr(cache, "read", lambda *_: None)
+    monkeypatch.setattr(cache, "write", lambda *_: None)
+    assert (type(usual)().reducing is None) == (usual.reducing is None)
+    assert usual.reducing is not None or usual.llvm.llvm_version_info[0] != jit.LATEST_LLVM
+
+
 def test_kernels_say_whether_their_addresses_are_reduced() -> None:
     engine = jit.engine()
     llvm, machine = engine.llvm, engine.machine()

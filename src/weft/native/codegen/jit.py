@@ -115,6 +115,8 @@ class _CodeEngine:
     nothing for it to do. So what it says of the processor is kept in the cache too.
     """
 
+    reducing: NoStrengthReduction | None = None  # where LLVM can't be told
+
     def __init__(self) -> None:
         key = hashlib.sha256(_identity().encode()).digest()
         known = cache.read("host", key)
@@ -131,7 +133,6 @@ class _CodeEngine:
             # they are microcoded, and slower than the scalar loads and stores that they replace.
             self.features += ",+prefer-no-gather,+prefer-no-scatter"
         self.holders: list[Any] = []
-        self.reducing: NoStrengthReduction | None = None  # where LLVM can't be told
 
     @lazy
     def llvm(self) -> Any:
