@@ -24,8 +24,7 @@ same place. ``@kernel(reassociate=True)`` lets sums be taken in another order, w
 them fast; ``exactly(x)`` is an expression that this does not touch. ``@kernel(unswitched=True)`` is
 for inner loops that branch on what does not change in them, or that are fast only if unrolled far:
 they get a copy for each outcome, which takes several times as long to compile;
-``@kernel(strided=True)`` for those that multiply indices by steps: additions take their place; with
-``"few registers"`` where there are sixteen for vectors, and not thirty-two.
+``@kernel(strided=True)`` for those that multiply indices by steps: additions take their place.
 """
 
 from __future__ import annotations
@@ -35,11 +34,10 @@ import linecache
 import struct
 import textwrap
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from weft.native.once import lazy
 
-Strided = bool | Literal["few registers"]
 FLOATS = {"f32": "float", "f64": "double"}
 INTEGERS = {"i1": "i1", "i32": "i32", "i64": "i64"}
 LLVM = {**FLOATS, **INTEGERS}
@@ -187,7 +185,7 @@ class KernelFunction:
         wide: Any = None,
         unswitched: bool = False,
         outlined: bool = False,
-        strided: Strided = False,
+        strided: bool = False,
     ) -> None:
         self._syntax, self.scope = _Syntax(source), scope
         self.flags = "reassoc contract " if reassociate else ""
@@ -998,7 +996,7 @@ def read(
     wide: Any = None,
     unswitched: bool = False,
     outlined: bool = False,
-    strided: Strided = False,
+    strided: bool = False,
 ) -> KernelFunction:
     """A Python function as a function of the language."""
     return KernelFunction(fn, fn.__globals__, reassociate, wide, unswitched, outlined, strided)

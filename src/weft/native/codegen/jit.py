@@ -19,7 +19,7 @@ import numpy as np
 from weft import _cpu
 from weft.native import threads
 from weft.native.codegen import ahead, cache, entry, linker, recipes, whole
-from weft.native.codegen.compiler import KernelFunction, Strided, argument_kinds, build, read
+from weft.native.codegen.compiler import KernelFunction, argument_kinds, build, read
 from weft.native.codegen.whole import EntrySpec
 from weft.native.once import LOCK, lazy, once
 
@@ -94,7 +94,7 @@ class PassPipeline(NamedTuple):
 
     level: int
     passes: tuple[str, ...] = ()
-    strided: Strided = False  # whether addresses in loops are worth LLVM's strength reduction
+    strided: bool = False  # whether addresses in loops are worth LLVM's strength reduction
 
 
 # Level 3 is level 2 with larger limits for unrolling, and with copies of loops for each outcome of
@@ -196,11 +196,9 @@ class _CodeEngine:
                 add()
         else:  # the first llvmlite with this pass manager lacks some
             manager = builder.getModulePassManager()
-        reducing = self.reducing
-        strided = pipeline.strided
-        if strided == "few registers":
-            strided = "+avx512f" not in self.features
-        if strided and reducing is not None:
+        # Measured with thirty-two vector registers only.
+        reducing = self.reducing if "+avx512f" in self.features else None
+        if pipeline.strided and reducing is not None:
             manager.add_loop_strength_reduce_pass()
         run, emit = manager.run, machine.emit_object
         if self.unlocked is not None:
@@ -636,7 +634,7 @@ def kernel(
     *,
     reassociate: bool = False,
     unswitched: bool = False,
-    strided: Strided = False,
+    strided: bool = False,
 ) -> Any:
     """Make a function of the language a kernel; it is compiled when first called."""
     if fn is None:

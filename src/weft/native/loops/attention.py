@@ -112,7 +112,7 @@ def by_transpose(
                     to[(r0 + r) * step + c0 + c] = spare[r * width + c]
 
 
-@kernel(strided="few registers")
+@kernel
 def forward(
     q: Ptr[f32], k: Ptr[f32], v: Ptr[f32], y: Ptr[f32], weights: Ptr[f32], at_q: Ptr[i64],
     at_k: Ptr[i64], at_v: Ptr[i64], at_y: Ptr[i64], info: Ptr[i64], scratch: Ptr[f32], scale: f32,
@@ -157,7 +157,7 @@ def forward(
                         to[c] = sums[r * across + c]
 
 
-@kernel(strided="few registers")
+@kernel
 def backward(
     g: Ptr[f32], q: Ptr[f32], k: Ptr[f32], v: Ptr[f32], weights: Ptr[f32], gq: Ptr[f32],
     gk: Ptr[f32], gv: Ptr[f32], at_g: Ptr[i64], at_q: Ptr[i64], at_k: Ptr[i64], at_v: Ptr[i64],

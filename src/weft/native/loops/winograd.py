@@ -304,7 +304,7 @@ def windows_of(
                 to[e * lanes + r] = w[start + r * row_step + e]
 
 
-@kernel(strided="few registers")
+@kernel
 def windows(
     w: Ptr[f32], to: Ptr[f32], taps: Ptr[i64], size: i64, rows: i64, channels: i64, phases: i64,
     row_step: i64, channel_step: i64, phase_to: i64, point_to: i64, panel_to: i64, full: i64,
@@ -463,7 +463,7 @@ def tile_line_results(
                     line[j] = done[i * m * lanes + j]
 
 
-@kernel(strided="few registers")
+@kernel
 def products(
     x: Ptr[f32], w: Ptr[f32], bias: Ptr[f32], y: Ptr[f32], places: Ptr[i64], taps: Ptr[i64],
     info: Ptr[i64], scratch: Ptr[f32], bad: Ptr[i64], workers: i64, biased: i64, n: i64, m: i64,
@@ -576,7 +576,7 @@ def weight_points(
                 tile_by_columns(a, apart, b, c, columns, c, columns, length, adds, vectors)
 
 
-@kernel(strided="few registers")
+@kernel
 def weight_products(
     x: Ptr[f32], g: Ptr[f32], to: Ptr[f32], places: Ptr[i64], grad_places: Ptr[i64],
     taps: Ptr[i64], grad_taps: Ptr[i64], info: Ptr[i64], grad_info: Ptr[i64], scratch: Ptr[f32],
@@ -655,7 +655,7 @@ def weight_products(
                 )  # fmt: skip
 
 
-@kernel(strided="few registers")
+@kernel
 def weight_results(
     parts: Ptr[f32],
     to: Ptr[f32],
