@@ -142,7 +142,7 @@ def test_code_of_one_pipeline_is_not_taken_for_that_of_another(
         return compile(self, text, pipeline)
 
     monkeypatch.setattr(type(engine), "compile", counted)
-    every = [jit.LOOPS, jit.UNSWITCHED, jit.GLUE]
+    every = [jit.LOOPS, jit.UNSWITCHED, jit.GLUE, jit.LOOPS._replace(strided=True)]
     for pipeline in (*every, *every):
         scaled, _ = functions(engine.load("k", TEXT, ["scaled", "count"], pipeline=pipeline))
         assert scaled(1, 0.5) != 0.0
@@ -153,6 +153,65 @@ def test_a_kernel_has_one_pipeline_whatever_it_is_made_from() -> None:
     plain, unswitched = (jit.kernel(unswitched=on)(_kernel_body) for on in (False, True))
     assert plain.pipeline == jit.LOOPS and unswitched.pipeline == jit.UNSWITCHED
     assert jit.Kernel(copy.copy(unswitched.function)).pipeline == jit.UNSWITCHED
+    strided = jit.kernel(strided=True)(_kernel_body)
+    assert strided.pipeline == jit.LOOPS._replace(strided=True)
+
+
+def test_strength_reduction_is_switched_off_only_while_code_is_generated() -> None:
+    # The option is one of the process, which others that use LLVM share.
+    said: list[str] = []
+    block = jit.NoStrengthReduction(lambda _, option: said.append(option))
+    with block:
+        with block:  # of another thread
+            pass
+        assert said == ["-disable-lsr=true"]
+    with pytest.raises(RuntimeError), block:
+        raise RuntimeError
+    assert said == ["-disable-lsr=true", "-disable-lsr=false"] * 2
+
+
+def test_llvm_that_an_empty_cache_asks_for_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Then it is loaded while the engine is made, to describe the processor.
+    usual = jit.engine()
+    assert usual.llvm
+    monkeypatch.setattr(cache, "read", lambda *_: None)
+    monkeypatch.setattr(cache, "write", lambda *_: None)
+    assert (type(usual)().reducing is None) == (usual.reducing is None)
+    assert usual.reducing is not None or usual.llvm.llvm_version_info[0] != jit.LATEST_LLVM
+
+
+def test_kernels_say_whether_their_addresses_are_reduced() -> None:
+    engine = jit.engine()
+    llvm, machine = engine.llvm, engine.machine()
+    if engine.reducing is None:
+        pytest.skip("not with this LLVM")
+    text = """
+define void @gather(ptr noalias %x, ptr noalias %y, i64 %n, i64 %step) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %k = mul i64 %i, %step
+  %from = getelementptr float, ptr %x, i64 %k
+  %v = load volatile float, ptr %from
+  %to = getelementptr float, ptr %y, i64 %i
+  store float %v, ptr %to
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+"""
+    plain, strided = (engine.compile(text, jit.LOOPS._replace(strided=on)) for on in (False, True))
+    assert (plain != strided) == ("+avx512f" in engine.features)
+    # Who generates code by LLVM in the same process gets what it gets without weft.
+    module = llvm.parse_assembly(text, llvm.create_context())
+    before = machine.emit_object(module)
+    engine.compile(text)
+    assert machine.emit_object(llvm.parse_assembly(text, llvm.create_context())) == before
+    with engine.reducing:
+        assert machine.emit_object(llvm.parse_assembly(text, llvm.create_context())) != before
 
 
 def _kernel_body(x: Any, lo: int, hi: int) -> None:

@@ -29,7 +29,8 @@ Two pointers of a kernel never overlap, unless they are the same array read and 
 index. ``@kernel(reassociate=True)`` allows sums to be reassociated, which makes them fast;
 ``exactly(x)`` is an expression that is exempt from this. ``@kernel(unswitched=True)`` is for inner
 loops that branch on loop-invariant conditions, or that are fast only if heavily unrolled: they get
-a copy for each outcome, which takes several times as long to compile.
+a copy for each outcome, which takes several times as long to compile. ``@kernel(strided=True)`` is
+for loops that multiply indices by steps, which LLVM's strength reduction turns into additions.
 """
 
 from __future__ import annotations
@@ -193,11 +194,12 @@ class KernelFunction:
         wide: Any = None,
         unswitched: bool = False,
         outlined: bool = False,
+        strided: bool = False,
     ) -> None:
         self._syntax, self.scope = _Syntax(source), scope
         self.flags = "reassoc contract " if reassociate else ""
         self.wide = wide  # what stands for it on float64: a function, or the name of libm's
-        self.unswitched, self.outlined = unswitched, outlined
+        self.unswitched, self.outlined, self.strided = unswitched, outlined, strided
         # For loops that compute much and read little: vectors as wide as the processor has. LLVM
         # takes 256 bits on processors that slow down for 512, which costs more than it saves here.
         self.widest = False
@@ -1106,9 +1108,10 @@ def read(
     wide: Any = None,
     unswitched: bool = False,
     outlined: bool = False,
+    strided: bool = False,
 ) -> KernelFunction:
     """A Python function as a function of the language."""
-    return KernelFunction(fn, fn.__globals__, reassociate, wide, unswitched, outlined)
+    return KernelFunction(fn, fn.__globals__, reassociate, wide, unswitched, outlined, strided)
 
 
 def inline(

@@ -9,6 +9,7 @@ import hashlib
 import importlib.util
 import itertools
 import os
+import threading
 from collections.abc import Callable, Iterator
 from threading import get_ident
 from typing import Any, NamedTuple
@@ -93,12 +94,15 @@ class PassPipeline(NamedTuple):
 
     level: int
     passes: tuple[str, ...] = ()
+    strided: bool = False  # whether addresses in loops are worth LLVM's strength reduction
 
 
 # Level 3 is level 2 with larger limits for unrolling, and with copies of loops for each outcome of
 # the branches inside that do not change: that takes up to six times as long to compile, and few
 # kernels run faster for it.
 LOOPS, UNSWITCHED = PassPipeline(2), PassPipeline(3)
+# LLVM ends the process at an option that it does not know, so newer ones have to be tried first.
+LATEST_LLVM = 22
 # Functions on Python objects, and what calls kernels: their variables become registers and their
 # branches are joined. They have no loops worth a transformation.
 GLUE = PassPipeline(1, ("always_inliner", "sroa", "simplify_cfg"))
@@ -110,6 +114,8 @@ class _CodeEngine:
     Loading it takes longer than all else that a first op needs, and with a warm cache there is
     nothing for it to do. So what it says of the processor is kept in the cache too.
     """
+
+    reducing: NoStrengthReduction | None = None  # where LLVM can't be told
 
     def __init__(self) -> None:
         key = hashlib.sha256(_identity().encode()).digest()
@@ -136,6 +142,11 @@ class _CodeEngine:
         llvm.initialize_native_asmprinter()
         for name, address in threads.symbols().items():
             llvm.add_symbol(name, address)
+        # Here, since other threads compile without the lock of what is made on first use.
+        passes = getattr(llvm, "ModulePassManager", None)
+        known = llvm.llvm_version_info[0] <= LATEST_LLVM
+        if known and hasattr(passes, "add_loop_strength_reduce_pass"):
+            self.reducing = NoStrengthReduction(llvm.set_option)
         _loaded.append(True)
         return llvm
 
@@ -185,11 +196,17 @@ class _CodeEngine:
                 add()
         else:  # the first llvmlite with this pass manager lacks some
             manager = builder.getModulePassManager()
-        if self.unlocked is None:
-            manager.run(module, builder)
-            return machine.emit_object(module)
-        self.unlocked.run_passes(manager, module, builder)
-        return self.unlocked.emit_object(machine, module)
+        # Measured with thirty-two vector registers only.
+        reducing = self.reducing if "+avx512f" in self.features else None
+        if pipeline.strided and reducing is not None:
+            manager.add_loop_strength_reduce_pass()
+        run, emit = manager.run, machine.emit_object
+        if self.unlocked is not None:
+            run = functools.partial(self.unlocked.run_passes, manager)
+            emit = functools.partial(self.unlocked.emit_object, machine)
+        run(module, builder)
+        with contextlib.nullcontext() if reducing is None else reducing:
+            return emit(module)
 
     @lazy
     def unlocked(self) -> UnlockedCalls | None:
@@ -261,6 +278,31 @@ class CodeUnit:
         found = self.engine.link(self.symbols, code)
         self.text = ""  # which may be long
         return found
+
+
+class NoStrengthReduction:
+    """A block in which code generation leaves out LLVM's loop strength reduction.
+
+    It takes two fifths of code generation, most of it in large loops on vectors whose addresses are
+    simple already; processors that add and scale addresses by themselves gain nothing there. LLVM
+    has this as an option of the process alone, which others that use LLVM share: it is reset when
+    nobody is in such a block.
+    """
+
+    def __init__(self, set_option: Callable[[str, str], None]) -> None:
+        self.set_option, self.inside, self.lock = set_option, 0, threading.Lock()
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.inside:
+                self.set_option("", "-disable-lsr=true")
+            self.inside += 1
+
+    def __exit__(self, *exc: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if not self.inside:
+                self.set_option("", "-disable-lsr=false")
 
 
 class UnlockedCalls(NamedTuple):
@@ -438,7 +480,8 @@ class Kernel:
 
     def __init__(self, function: KernelFunction) -> None:
         self.function, self.name = function, function.name
-        self.pipeline = UNSWITCHED if function.unswitched else LOOPS
+        pipeline = UNSWITCHED if function.unswitched else LOOPS
+        self.pipeline = pipeline._replace(strided=function.strided)
         self.compiled: dict[Any, Callable] = {}
         self.planned: dict[Any, PlannedKernel] = {}
         self.symbols: dict[Any, tuple[int, Symbol]] = {}
@@ -589,9 +632,15 @@ def _reported_as(name: str, text: str) -> int:
 
 
 def kernel(
-    fn: Callable | None = None, *, reassociate: bool = False, unswitched: bool = False
+    fn: Callable | None = None,
+    *,
+    reassociate: bool = False,
+    unswitched: bool = False,
+    strided: bool = False,
 ) -> Any:
     """Make a function of the language a kernel; it is compiled when first called."""
     if fn is None:
-        return lambda f: kernel(f, reassociate=reassociate, unswitched=unswitched)
-    return Kernel(read(fn, reassociate, unswitched=unswitched))
+        return functools.partial(
+            kernel, reassociate=reassociate, unswitched=unswitched, strided=strided
+        )
+    return Kernel(read(fn, reassociate, unswitched=unswitched, strided=strided))

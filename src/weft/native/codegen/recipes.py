@@ -83,7 +83,7 @@ class _Recipe:
 
     def function(self, x: KernelFunction) -> None:
         """A function of the language."""
-        self.parts.append((x.flags, x.unswitched, x.outlined, x.widest))
+        self.parts.append((x.flags, x.unswitched, x.outlined, x.strided, x.widest))
         self.value(x.wide)
         if isinstance(x.text, str):
             self.parts.append(x.text)

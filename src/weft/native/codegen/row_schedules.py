@@ -820,4 +820,6 @@ def scope() -> dict[str, Any]:
 def function_of(schedule: Schedule) -> KernelFunction:
     made = KernelFunction(schedule.source(), scope())
     made.flags = schedule.flags
+    # Several lines of an array are read at once, a step apart, but where they are copied first.
+    made.strided = not isinstance(schedule, ShortSchedule)
     return made

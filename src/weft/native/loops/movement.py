@@ -99,7 +99,7 @@ def transpose_part(source, to, r0, r1, l0, l1, step, width):
             to[r * width + i] = source[r + i * step]
 
 
-@kernel
+@kernel(strided=True)
 def copy_transposed(
     x: Ptr[T], y: Ptr[T], rows: i64, length: i64, step: i64, width: i64, b: i64, sa: i64,
     sb: i64, ta: i64, tb: i64, bands: i64, lo: i64, hi: i64,
