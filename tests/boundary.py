@@ -25,7 +25,15 @@ FLAGS = {"c_contiguous", "f_contiguous"}
 TAKE_ANY = {
     *("wrap", "beside", "host", "host_of", "visible", "write_into", "put_like", "model_like"),
     *("zeros_like", "ones_like"),
-    *("announce", "let_out", "is_outside", "storage_array", "memory_of", "address_of", "strided"),
+    *(
+        "announce",
+        "mark_exported",
+        "is_exported",
+        "storage_array",
+        "memory_of",
+        "address_of",
+        "strided",
+    ),
     *("shares", "channels_wanted", "dense_steps", "geometry", "in_channels_last", "is_dense"),
     *("result_dtype", "lacks_values", "isinstance", "id", "ref", "type", "in_layout", "device_of"),
     *("check_partial_overlap", "check_shared", "copy_sharing", "describe", "is_last", "write"),

@@ -145,7 +145,7 @@ def test_a_script_gives_the_same_numbers(tmp_path: Any) -> None:
 def test_what_is_pending_holds_a_bounded_amount_of_memory(
     automatic: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.compiler.stretch.MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("weft.compiler.segment.MOST_BYTES", 1 << 20)
     alive: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def total(count: int) -> Any:
@@ -169,7 +169,7 @@ def test_what_is_pending_holds_a_bounded_amount_of_memory(
 def test_leaves_that_the_program_lets_go_of_do_not_pile_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("weft.compiler.stretch.MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("weft.compiler.segment.MOST_BYTES", 1 << 20)
     alive: weakref.WeakSet[Any] = weakref.WeakSet()
 
     @torch.compile

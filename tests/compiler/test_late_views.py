@@ -13,7 +13,7 @@ import pytest
 
 import weft as torch
 from weft import nn
-from weft.compiler.late_views import LateView
+from weft.compiler.deferred_views import DeferredView
 from weft.compiler.plan import ExecutionPlan
 from weft.compiler.trace import walk
 from weft.core.pending import region_of
@@ -284,6 +284,6 @@ def test_late_views_form_no_cycle() -> None:
     gc.disable()
     try:
         compiled(0)
-        assert not [x for x in gc.get_objects() if type(x) is LateView and x.is_pending]
+        assert not [x for x in gc.get_objects() if type(x) is DeferredView and x.is_pending]
     finally:
         gc.enable()

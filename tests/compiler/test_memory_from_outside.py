@@ -12,7 +12,7 @@ import pytest
 
 import weft as torch
 from weft.compiler import matching, whole_calls
-from weft.core.gate import LET_OUT, is_outside, takes_back
+from weft.core.gate import EXPORTS, is_exported, reclaims
 
 CALLS = 8
 
@@ -157,12 +157,12 @@ def test_data_from_numpy_leaves_what_is_known_of_others() -> None:
 
     compiled = torch.compile(step)
     for k in range(8):
-        before = LET_OUT[0]
+        before = EXPORTS[0]
         loss = compiled(torch.from_numpy(np.full(4, k, np.float32)))
         assert loss.detach().numpy() is not None
-        assert LET_OUT[0] == before
+        assert EXPORTS[0] == before
     w.detach().numpy()
-    assert LET_OUT[0] == before + 1
+    assert EXPORTS[0] == before + 1
 
 
 def test_an_array_that_nobody_holds_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,22 +199,22 @@ def test_a_flag_is_taken_back_only_where_the_tensor_is_alone() -> None:
         return array, torch.from_numpy(array)
 
     array, tensor = make()
-    assert is_outside(tensor._a) and not takes_back(tensor)
+    assert is_exported(tensor._a) and not reclaims(tensor)
     del array
-    assert takes_back(tensor) and not is_outside(tensor._a)
+    assert reclaims(tensor) and not is_exported(tensor._a)
     shown = tensor.numpy()
-    assert is_outside(tensor._a) and not takes_back(tensor)
+    assert is_exported(tensor._a) and not reclaims(tensor)
     del shown
-    assert takes_back(tensor)
+    assert reclaims(tensor)
     alias = tensor.detach()
     tensor.numpy()
-    assert not takes_back(tensor) and alias is not None
+    assert not reclaims(tensor) and alias is not None
     own = torch.ones(4) * 2  # in memory that weft has made
     shown = own.numpy()
-    assert is_outside(own._a) and not takes_back(own)
+    assert is_exported(own._a) and not reclaims(own)
     del shown
-    assert takes_back(own) and not is_outside(own._a)
-    assert not takes_back(torch.from_numpy(on_object(np.ones(2, np.float32))))
+    assert reclaims(own) and not is_exported(own._a)
+    assert not reclaims(torch.from_numpy(on_object(np.ones(2, np.float32))))
 
 
 def test_sizes_that_are_new_are_derived() -> None:

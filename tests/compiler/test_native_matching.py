@@ -20,7 +20,7 @@ import weft as torch
 from weft import nn
 from weft.compiler import native_matching, whole_calls
 from weft.compiler.following import Region
-from weft.compiler.stretch import Stretch
+from weft.compiler.segment import Segment
 from weft.compiler.trace import CALL, walk
 
 
@@ -35,7 +35,7 @@ LISTS = ("arrays", "handles", "leaves", "nodes", "numbers", "path")
 
 def twin_of(region: Any) -> Any:
     """An object in the same state as a region, apart from it."""
-    twin = Stretch.__new__(Stretch)
+    twin = Segment.__new__(Segment)
     for name in LISTS:
         setattr(twin, name, list(getattr(region, name)))
     twin.met, twin.at = set(region.met), region.at
@@ -236,7 +236,7 @@ def move_entry(model: Any, optimizer: Any) -> None:
     second.update({name: second.pop(name)})
 
 
-def let_out(model: Any, optimizer: Any) -> None:
+def mark_exported(model: Any, optimizer: Any) -> None:
     states(optimizer)[0]["exp_avg"].numpy()[:] += 0.5
 
 
@@ -334,8 +334,9 @@ def wake(model: Any, optimizer: Any) -> None:
 
 CHANGES = (rate, whole_rate, decay, ascend, decouple, drop_parameter, replace_list,
            params_in_a_tuple, replace_groups, wake, swap_names, replace_owned, replace_state,
-           replace_memory, age, forget_one, move_entry, let_out, other_state, freeze, add_group,
-           settings, amsgrad, hook_gradient, hook_accumulated, hook_step, huge)  # fmt: skip
+           replace_memory, age, forget_one, move_entry, mark_exported, other_state, freeze,
+           add_group, settings, amsgrad, hook_gradient, hook_accumulated, hook_step,
+           huge)  # fmt: skip
 
 
 def losses(compile: Callable, change: Callable) -> tuple[list[Any], list[Any]]:

@@ -16,7 +16,7 @@ import weft
 from weft import nn
 from weft.compiler import passes
 from weft.compiler.expand import Expansion
-from weft.compiler.passes.products import RectifiedWork, rectified
+from weft.compiler.passes.products import FusedReluWork, rectified
 from weft.compiler.program import Program, lower
 from weft.core import selection
 from weft.native import threads
@@ -91,7 +91,7 @@ def is_joined(graph: Any) -> bool:
     """Whether the pass joins anything, whatever the product says to it later."""
     expansion = Expansion(list(graph._specs.values()), leaves_of(graph))
     nodes = rectified(expansion.nodes, [expansion.read(r) for r in graph._outputs])
-    return any(isinstance(node.work, RectifiedWork) for node in nodes)
+    return any(isinstance(node.work, FusedReluWork) for node in nodes)
 
 
 def laid(rng: np.random.Generator, rows: int, columns: int, how: int) -> Any:

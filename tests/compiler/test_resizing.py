@@ -149,7 +149,7 @@ def test_branches_on_sizes_are_taken() -> None:
 
     sizes = [*twice(4, 6), 8, 7, 7, 10, 9, 11]
     compiled = check(function, [(draw(n, 3),) for n in sizes], 6 - 1)
-    assert compiled.learned.news["relu"] == 1  # learned where it was first taken
+    assert compiled.learned.divergences["relu"] == 1  # learned where it was first taken
 
 
 def test_sizes_that_do_not_come_back_run_eagerly() -> None:
@@ -160,7 +160,7 @@ def test_sizes_that_do_not_come_back_run_eagerly() -> None:
         assert same(outcome(compiled, x), outcome(lambda x: x.cumsum(0) * 2, x))
     assert compiled.learned.resized == 0
     assert compiled.learned.diverged < 60
-    assert f"{compiled.learned.rested} calls ran eagerly" in compiled.explain()
+    assert f"{compiled.learned.eager_calls} calls ran eagerly" in compiled.explain()
     for _ in range(400):
         compiled(x)
     assert compiled.learned.runs > 100
@@ -209,7 +209,7 @@ def test_old_sizes_are_forgotten() -> None:
         compiled(draw(n, 6))
     (root,) = compiled.learned.roots.values()
     assert len(root.next) == resizing.BRANCHES
-    assert compiled.learned.forgotten == 58 - resizing.BRANCHES
+    assert compiled.learned.evicted == 58 - resizing.BRANCHES
     plans = [p for t in root.next for p in t.after.next[0].after.plans.values()]
     assert len(plans) <= resizing.BRANCHES
     assert (

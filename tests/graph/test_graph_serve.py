@@ -393,7 +393,7 @@ def test_close_ends_everything() -> None:
 
 def test_a_taken_port_is_told(served: Served) -> None:
     port = urlsplit(served.url).port
-    with pytest.raises(OSError, match=f"port {port} can't be had"):
+    with pytest.raises(OSError, match=f"port {port} is not available"):
         serve(Fake(), port=port)
 
 

@@ -98,7 +98,7 @@ def badness(values: Iterable[Any]) -> str:
     return found
 
 
-class Lookout:
+class AnomalyChecker:
     """Checks the results of every node of a backward pass, and stops at the first NaN."""
 
     def __init__(self) -> None:

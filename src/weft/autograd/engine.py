@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from weft.autograd import batched
-from weft.autograd.anomaly import Lookout, note_place, warn_of_error
+from weft.autograd.anomaly import AnomalyChecker, note_place, warn_of_error
 from weft.autograd.hooks import replacement
 from weft.autograd.reentrant import DEEPEST, on_own_stack
 from weft.autograd.steps import STEPS
@@ -151,7 +151,7 @@ class _Run:
         self.grads: dict[GraphNode, Any] = {}
         self.owned: set[GraphNode] = set()
         self.pending: dict[AccumulateGrad, int] = {}
-        self.watch = Lookout() if MODES.now.anomaly else None
+        self.watch = AnomalyChecker() if MODES.now.anomaly else None
         self.seen = False  # whether a recorder looks at every step
         self.ahead: Iterator[Any] = iter(())  # the nodes still to come
         self.at: GraphNode | None = None  # the node whose hooks are running

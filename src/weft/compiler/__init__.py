@@ -41,8 +41,8 @@ from weft.compiler.choices import (
 )
 from weft.compiler.following import Region
 from weft.compiler.resizing import BRANCHES
+from weft.compiler.segment import TraceMemory
 from weft.compiler.static import Static
-from weft.compiler.stretch import TraceMemory
 from weft.compiler.trace import walk
 from weft.core import errors, selection
 from weft.core.modes import MODES
@@ -140,7 +140,7 @@ class Compiled:
             or now.unusual
             or _stance[0] == "force_eager"
             or not selection.enabled()
-            or (learned.resting and learned.rests())
+            or (learned.resting and learned.runs_eagerly_now())
             or not learned.lock.acquire(blocking=False)
         ):
             return self.function(*args, **kwargs)
@@ -298,7 +298,7 @@ def region(name: str) -> Iterator[None]:
     learned = _regions.setdefault(name, TraceMemory(name))
     now = MODES.now
     stands_aside = now.recorders or now.unusual or _stance[0] == "force_eager"
-    stands_aside = stands_aside or not selection.enabled() or learned.rests()
+    stands_aside = stands_aside or not selection.enabled() or learned.runs_eagerly_now()
     if stands_aside or not learned.lock.acquire(blocking=False):
         yield
         return
@@ -337,16 +337,16 @@ def explained(learned: TraceMemory) -> str:
     lines = [f"{learned.name}: {counts}, {paths}"]
     if learned.resized:
         lines.append(f"  known paths were taken {learned.resized} times at a new size")
-    if learned.forgotten:
+    if learned.evicted:
         kept = f"since at most {BRANCHES} are kept at one branch point"
-        lines.append(f"  {learned.forgotten} paths were evicted, {kept}")
-    if learned.rested:
+        lines.append(f"  {learned.evicted} paths were evicted, {kept}")
+    if learned.eager_calls:
         why = "since the paths learned before them did not recur"
-        lines.append(f"  {learned.rested} calls ran eagerly, {why}")
+        lines.append(f"  {learned.eager_calls} calls ran eagerly, {why}")
     for title, table in (
         ("pending values computed:", learned.reasons),
         ("run eagerly:", learned.refused),
-        ("new path learned at:", learned.news),
+        ("new path learned at:", learned.divergences),
     ):
         lines += [f"  {title} {why} ({n} times)" for why, n in table.items()]
     for k, plan in enumerate(plans):

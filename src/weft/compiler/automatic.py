@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.compiler.following import Region
-from weft.compiler.stretch import TraceMemory
+from weft.compiler.segment import TraceMemory
 from weft.compiler.trace import LEAF, RESULT, Point
 from weft.core import dtype as dt
 from weft.core import frames, selection
@@ -28,7 +28,7 @@ PLACES = 4096  # that are remembered
 TRIES = 16  # divergences before a place is given up
 
 
-class StretchStart:
+class SegmentStart:
     """The start of a segment, and its history."""
 
     __slots__ = ("diverged", "passed", "point", "ran")
@@ -50,8 +50,8 @@ class Automatic(Region):
     longest = 2000  # a loop that reads no value must not grow
 
     def __init__(self) -> None:
-        self.places: dict[Any, StretchStart] = {}
-        self.place: StretchStart | None = None
+        self.places: dict[Any, SegmentStart] = {}
+        self.place: SegmentStart | None = None
         super().__init__(TraceMemory("automatic"))
         self.idle = True  # between two segments
 
@@ -85,7 +85,7 @@ class Automatic(Region):
         if place is None:
             if len(self.places) >= PLACES:
                 return False
-            place = self.places[key] = StretchStart(Point())
+            place = self.places[key] = SegmentStart(Point())
             self.learned.roots[key] = place.point
         place.passed += 1
         if not place.promising or not selection.enabled():
@@ -125,7 +125,7 @@ class Automatic(Region):
             self.place.diverged += 1
         super().diverge(why)
 
-    def begin_anew(self) -> None:
+    def start_over(self) -> None:
         """An exception was raised while a call was recorded, perhaps by a signal handler.
 
         Everything before it is executed, as in eager mode; what follows is a new segment.
@@ -162,7 +162,7 @@ def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return method(self, *args)
         except BaseException:
-            self.begin_anew()
+            self.start_over()
             raise
 
     return call

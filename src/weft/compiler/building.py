@@ -148,7 +148,7 @@ def plan(node: WorkNode, inputs: list[Value], lies: list[Geometry]) -> Planned:
 
     token = quiet.enter()
     try:
-        arrays = [planning.lying(*x) for x in lies]
+        arrays = [planning.array_of_layout(*x) for x in lies]
         job = planning.job_on(arrays, work, arrays)
     finally:
         quiet.leave(token)

@@ -148,7 +148,7 @@ define private ptr @pointed(ptr %record, i64 %k) alwaysinline {{
   %v = load ptr, ptr %p
   ret ptr %v
 }}
-define private void @stretch(ptr %record, i64 %first, ptr %bases) {{
+define private void @segment(ptr %record, i64 %first, ptr %bases) {{
   %k1 = add i64 %first, 1
   %k2 = add i64 %first, 2
   %k3 = add i64 %first, 3
@@ -184,15 +184,15 @@ entry:
   br i1 %fine, label %compute, label %end
 compute:
   %state = call ptr @leave(ptr %self)
-  call void @stretch(ptr %record, i64 6, ptr %bases)
+  call void @segment(ptr %record, i64 6, ptr %bases)
   %failed = load i64, ptr %status
   %good = icmp eq i64 %failed, 0
   br i1 %good, label %write, label %undo
 write:
-  call void @stretch(ptr %record, i64 11, ptr %bases)
+  call void @segment(ptr %record, i64 11, ptr %bases)
   br label %back
 undo:
-  call void @stretch(ptr %record, i64 16, ptr %bases)
+  call void @segment(ptr %record, i64 16, ptr %bases)
   br label %back
 back:
   call void @come_back(ptr %self, ptr %state)

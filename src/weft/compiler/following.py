@@ -22,11 +22,11 @@ import numpy as np
 
 from weft.autograd import engine
 from weft.compiler import native_matching, stepping, whole_calls
-from weft.compiler.late_views import LateView, read_late
+from weft.compiler.deferred_views import DeferredView, read_deferred_views
+from weft.compiler.eager_fallback import EagerFallback, ordinary
 from weft.compiler.learning import Learning
 from weft.compiler.plan import ExecutionPlan, Impossible
-from weft.compiler.redoing import Redoing, ordinary
-from weft.compiler.stretch import TraceMemory, takes_gradient
+from weft.compiler.segment import TraceMemory, takes_gradient
 from weft.compiler.trace import (
     ASSIGN,
     BACKWARD,
@@ -49,7 +49,7 @@ from weft.core.gate import LISTENERS
 from weft.core.inplace import cells_of, note_change, note_changes, tick
 from weft.core.modes import MODES, SPECIAL, State
 from weft.core.pending import region_of
-from weft.core.tensor import Tensor, let_tensors_wait
+from weft.core.tensor import Tensor, enable_pending_tensors
 from weft.graph.collecting import collect_as_usual, put_off_collection
 from weft.graph.spec import listening
 
@@ -74,7 +74,7 @@ def at_once(op: Op) -> bool:
     return home.rpartition(".")[2] in AT_ONCE
 
 
-class Region(Learning, Redoing):
+class Region(Learning, EagerFallback):
     """One run of a compiled function."""
 
     follows, is_late_view = True, False
@@ -86,10 +86,10 @@ class Region(Learning, Redoing):
     def __init__(self, learned: TraceMemory, stance: str = "default") -> None:
         self.learned = learned
         self.longest_room = struct.pack("q", self.longest)
-        let_tensors_wait()
+        enable_pending_tensors()
         self.lock = threading.RLock()  # another thread may read what is pending here
         self.busy = False
-        self.late: list[LateView] = []  # views that are still to be made
+        self.late: list[DeferredView] = []  # views that are still to be made
         self.interruptions = []
         self.clear()
         self.begin(stance)
@@ -157,13 +157,13 @@ class Region(Learning, Redoing):
         LISTENERS.remove(self.written_to)
         super().__exit__(*exc)
 
-    def put_off(self, plan: ExecutionPlan, number: int) -> None:
+    def defer_view(self, plan: ExecutionPlan, number: int) -> None:
         """Defer a view until it is read."""
         if self.handles[number] is not None:
             late = [view for view in self.late if view.is_pending] if self.late else []
-            self.late = [*late, LateView(self, plan, number)]
+            self.late = [*late, DeferredView(self, plan, number)]
 
-    def make_late(self) -> None:
+    def create_deferred_views(self) -> None:
         """Create the views that are still referenced."""
         late, self.late = self.late, []
         for view in late:
@@ -203,9 +203,9 @@ class Region(Learning, Redoing):
                             made = token.follow(self, args, attrs)
                         if made is not None:
                             return made
-            return self.met_call(op, args, attrs)
+            return self.on_unexpected_call(op, args, attrs)
 
-    def met_call(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
+    def on_unexpected_call(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
         """An op is called that is not the next one expected, or that can't be deferred."""
         if MODES.now.backward is not None:
             return None  # a hook or a recomputation; nothing is pending there
@@ -230,7 +230,7 @@ class Region(Learning, Redoing):
         again.
         """
         if self.late:
-            read_late(args)
+            read_deferred_views(args)
         token = self.known(kind, op, args, attrs)
         if token is None and self.path and self.at.resumes:
             self.compute("values were computed at this point in earlier calls")
@@ -286,12 +286,12 @@ class Region(Learning, Redoing):
 
     def overwriting(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
         with self.lock:
-            instead = self.met_change(op, args, attrs)
+            instead = self.on_unexpected_change(op, args, attrs)
             if instead is None:  # the op that runs now compares the memory of its arguments
-                read_late(args)
+                read_deferred_views(args)
             return instead
 
-    def met_change(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
+    def on_unexpected_change(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
         """An in-place op is called: its target, if the call was expected."""
         if MODES.now.backward is not None:
             return None
@@ -344,7 +344,7 @@ class Region(Learning, Redoing):
         self.change_later(token, target)
         return True
 
-    def can_wait(self, token: Token, target: Any) -> bool:
+    def can_defer(self, token: Token, target: Any) -> bool:
         """Whether a change can be deferred of a tensor that may be a leaf not met yet."""
         kind, wanted = token.slots[0]
         if kind != LEAF:
@@ -472,11 +472,11 @@ class Region(Learning, Redoing):
             return False
         known = [t for t in self.at.next if t.kind == BACKWARD]
         found = plain and region_of(root) is self
-        if found and any(self.gradients_wait(token, root) for token in known):
+        if found and any(self.defer_gradients(token, root) for token in known):
             return True
         if found and not known and self.known_pass(root):
             return True
-        if self.at.resumes or (known and not (found and self.is_news(known))):
+        if self.at.resumes or (known and not (found and self.is_new_gradient_state(known))):
             self.cut("backward")
         else:
             self.diverge("backward")
@@ -507,7 +507,7 @@ class Region(Learning, Redoing):
                 return True
         return False
 
-    def gradients_wait(self, token: Token, root: Tensor) -> bool:
+    def defer_gradients(self, token: Token, root: Tensor) -> bool:
         """Put pending gradients into leaves, if these are as they were when the pass was
         learned.
         """
@@ -539,10 +539,10 @@ class Region(Learning, Redoing):
             args = (root, *[t._grad for t in tensors if t._grad is not None])
             token = self.derive(BACKWARD, like.op, args, {})
             if token is not None:
-                return self.gradients_wait(token, root)
+                return self.defer_gradients(token, root)
         return False
 
-    def is_news(self, known: list[Token]) -> bool:
+    def is_new_gradient_state(self, known: list[Token]) -> bool:
         """Whether gradients exist for other leaves than in all passes known here."""
         leaves = self.leaves
         for token in known:
@@ -652,7 +652,7 @@ class Region(Learning, Redoing):
                 reasons[why] = reasons.get(why, 0) + 1
                 done = self.by_plan(point)
                 if not done:
-                    self.reify()
+                    self.run_eagerly()
                 self.go_on(point)
                 if self.interruptions:
                     raise self.interruptions.pop()
@@ -745,7 +745,7 @@ class Region(Learning, Redoing):
             else:
                 self.compute("the region ended")
         if self.late:
-            self.make_late()
+            self.create_deferred_views()
 
     def abandon(self) -> None:
         """The region has ended by an exception: everything before it is executed, as in eager
@@ -753,9 +753,9 @@ class Region(Learning, Redoing):
         """
         while self.path and not self.learning and not self.is_noted(self.path[-1]):
             self.path.pop()
-        self.reify()
+        self.run_eagerly()
         self.start(self.at)
-        self.make_late()
+        self.create_deferred_views()
 
     def is_noted(self, token: Token) -> bool:
         """Whether the last call was recorded completely; if a signal interrupted it, it did not

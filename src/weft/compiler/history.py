@@ -166,7 +166,7 @@ class SavedRun:
 
     def again(self, g: Any) -> list[Any]:
         """The same by ordinary ops: for differentiable gradients, and for errors."""
-        from weft.compiler.redoing import ordinary, rerun
+        from weft.compiler.eager_fallback import ordinary, rerun
 
         tape, run = self.tape, self.run
         create = isinstance(g, Tensor)

@@ -11,7 +11,7 @@ from weft.compiler import stepping, trace
 from weft.compiler.plan import reached
 from weft.compiler.resizing import RARE, Resizing, is_ruled
 from weft.compiler.scouting import look_ahead
-from weft.compiler.stretch import is_view, takes_gradient
+from weft.compiler.segment import is_view, takes_gradient
 from weft.compiler.trace import (
     ASSIGN,
     BACKWARD,
@@ -33,7 +33,7 @@ from weft.compiler.trace import (
 from weft.core import errors, frames
 from weft.core.devices import cpu_array
 from weft.core.dispatch import Op
-from weft.core.gate import is_flagged, takes_back
+from weft.core.gate import is_flagged, reclaims
 from weft.core.modes import MODES
 from weft.core.node import AccumulateGrad
 from weft.core.selection import is_special
@@ -53,15 +53,15 @@ class Learning(Resizing):
         learned = self.learned
         strict = learned.fullgraph or self.stance == "fail_on_recompile"
         if strict and learned.calls > 1 and self.settled:
-            self.reify()
+            self.run_eagerly()
             how = "with fullgraph=True" if learned.fullgraph else "under fail_on_recompile"
             raise RuntimeError(
                 f"{learned.name} was compiled {how}, but took a different execution path: {why}"
                 f"\n  at {errors.here()}"
             )
         learned.diverged += 1
-        learned.note(learned.news, why)
-        self.reify()
+        learned.note(learned.divergences, why)
+        self.run_eagerly()
         if self.stance == "eager_on_recompile":
             self.at = Point()  # this path is not recorded
         # Where several paths are known, others can be compared with them.
@@ -78,7 +78,7 @@ class Learning(Resizing):
         self, op: Any, args: Any
     ) -> tuple[tuple[tuple[int, Any], ...], list[LeafSlot]] | None:
         """The slots of a call's arguments; None if a trace can't represent one of them."""
-        if not all(map(self.can_be_said, args)):
+        if not all(map(self.is_representable, args)):
             return None  # before a leaf is recorded, which would shift all others
         slots: list[tuple[int, Any]] = []
         met: list[LeafSlot] = []
@@ -100,7 +100,7 @@ class Learning(Resizing):
                 slots.append((CONSTANT, x))
         return tuple(slots), met
 
-    def can_be_said(self, x: Any) -> bool:
+    def is_representable(self, x: Any) -> bool:
         """Whether a trace can represent an argument: a result, possible leaf, or plain value."""
         if not isinstance(x, Tensor):
             return trace.plain_attributes(x)
@@ -190,7 +190,7 @@ class Learning(Resizing):
             return  # the next array may have other references, which would be a different path
         for x in args:  # before the op keeps references to their arrays, for its derivative
             if isinstance(x, Tensor) and id(x) not in self.ids and is_flagged(x):
-                takes_back(x)
+                reclaims(x)
 
     def learn_change(self, op: Op, args: Any, attrs: dict[str, Any]) -> None:
         """An in-place op is about to run; if a trace can represent it, it is learned when it

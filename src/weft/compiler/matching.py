@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft.compiler.trace import CALL, LEAF, NUMBER, RESULT, Token, same, same_attributes
-from weft.core.gate import LET_OUT
+from weft.core.gate import EXPORTS
 from weft.core.tensor import Tensor
 
 
@@ -38,7 +38,7 @@ PAIRED = 3  # up to so many tensors are compared one with another, which is fast
 # The names available to the code. ``array_of`` reads a tensor's slot directly: it fails for a
 # pending tensor, which ``x._a`` would compute.
 NAMES: dict[str, Any] = {
-    "LET_OUT": LET_OUT, "Tensor": Tensor, "aside": aside,
+    "EXPORTS": EXPORTS, "Tensor": Tensor, "aside": aside,
     "array_of": Tensor.__dict__["_a"].__get__, "new": object.__new__, "same": same,
     "same_attributes": same_attributes,
 }  # fmt: skip
@@ -110,7 +110,7 @@ def _leaf(k: int, slot: Any) -> list[str]:
     else:  # often in the same memory as last time
         same_as_before = (
             f"a{k} is leaf{k}.last() and x{k}.__class__ is class{k} and x{k}._node is node{k} "
-            f"and x{k}._base is None and leaf{k}.seen == LET_OUT[0]"
+            f"and x{k}._base is None and leaf{k}.seen == EXPORTS[0]"
         )
         # References to the array are counted there: this code must not hold one.
         found = [read, f"if not ({same_as_before}):", f" del a{k}", f" {fits}", f" {read}"]

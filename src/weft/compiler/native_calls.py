@@ -29,7 +29,7 @@ from weft.compiler.native_matching import Confirming, MatchingLayout
 from weft.compiler.trace import BACKWARD
 from weft.core import dtype as dt
 from weft.core import selection
-from weft.core.gate import LET_OUT
+from weft.core.gate import EXPORTS
 from weft.core.inplace import tick
 from weft.core.modes import State
 from weft.core.tensor import Parameter, Tensor
@@ -74,7 +74,7 @@ _FUNCTIONS = (
     *("PyLong_AsLongLong", "PyLong_FromLongLong", "PyList_SetSlice"),
 )
 _OBJECTS = {
-    "Tensor": Tensor, "LET_OUT": LET_OUT, "None": None, "True": True, "False": False, "0": 0,
+    "Tensor": Tensor, "EXPORTS": EXPORTS, "None": None, "True": True, "False": False, "0": 0,
     "tuple": tuple, "list": list, "dict": dict, "slice": slice, "float": float, "int": int,
     "ref": weakref.ref, "'_default'": sys.intern("_default"), "Parameter": Parameter,
     "ndarray": np.ndarray, "tick": tick, "''": "", "BACKWARD": BACKWARD,
@@ -295,7 +295,7 @@ class WholeCall(Confirming):
             place = self.size(self.item(self.own, KINDS))
             self.put(self.need(self.call("PyList_New", self.constant(0))), results, place)
             with self.each(self.size(self.slots)) as k:
-                outside, copies = self.is_outside(k), self.copies(results)
+                outside, copies = self.is_exported(k), self.copies(results)
                 with self.otherwise(outside):
                     self.append(copies, self.known("None"))
                 with self.when(outside):
@@ -306,7 +306,7 @@ class WholeCall(Confirming):
                     self.leave_unless(self.test("eq", failed, 0), "fail")
                     self.leave_if(self.is_known(copy, "None"), "decline")
 
-    def is_outside(self, k: LLVMValue) -> LLVMValue:
+    def is_exported(self, k: LLVMValue) -> LLVMValue:
         outside = self.load(self.item(self.slots, k), self.layout.leaf["outside"])
         return self.is_known(outside, "True")
 
@@ -342,10 +342,10 @@ class WholeCall(Confirming):
             self.leave_unless(
                 self.is_a(cell, "list"), "decline"
             )  # or its version is counted differently
-            self.ask_to_wait(x)
+            self.require_deferrable(x)
 
-    def ask_to_wait(self, x: LLVMValue) -> None:
-        """Continue only if a change can be deferred: as ``Region.can_wait``, which is called if
+    def require_deferrable(self, x: LLVMValue) -> None:
+        """Continue only if a change can be deferred: as ``Region.can_defer``, which is called if
         unsure.
 
         References that Python code itself holds while it counts are subtracted.
@@ -406,7 +406,7 @@ class WholeCall(Confirming):
         self.leave_unless(same, "decline")
         array = self.load(x, tensor["_a"])
         self.leave_if(self.test("eq", array, NULL), "decline")  # pending
-        with self.otherwise(self.is_outside(k)):
+        with self.otherwise(self.is_exported(k)):
             self.compare_memory(x, array, slot, "soften")
             leaves = self.of_region("leaves")
             with self.each(self.size(leaves)) as j:
@@ -430,7 +430,7 @@ class WholeCall(Confirming):
             x = self.argument_at(self.word(self.words(MEETING), k))
             self.append(self.of_region("leaves"), x)
             array = self.variable("ptr", self.load(x, tensor["_a"]))
-            with self.when(self.is_outside(k)):
+            with self.when(self.is_exported(k)):
                 self.store(self.element(self.copies(results), k), array)
             self.append(self.of_region("arrays"), self.load(array))
             self.append(self.of_region("nodes"), self.load(x, tensor["_node"]))
@@ -800,7 +800,7 @@ class SwitchOff(Emitter):
         self.give(self.hold(self.known("None")))
 
 
-class Marks:
+class CodeMarks:
     """Marks on code objects: which functions may be confirmed, with their number of arguments."""
 
     def __init__(self) -> None:
@@ -874,7 +874,7 @@ class HookFunctions:
     def __init__(self, begin: Callable, end: Callable, fits: Callable, back: Any) -> None:
         if native_matching.prepared() is None:
             raise Unsupported("unsupported object layout")
-        self.marks, frames, layout = Marks(), probe(), WholeLayout()
+        self.marks, frames, layout = CodeMarks(), probe(), WholeLayout()
         objects = {**_OBJECTS, "fits": fits}
         self.held = (objects, begin, end)
         addresses = {name: id(value) for name, value in objects.items()}

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.stretch import Stretch
+from weft.compiler.segment import Segment
 from weft.compiler.trace import BACKWARD, CALL, LEAF, NUMBER, RESULT, LeafSlot, Point, Token
 from weft.core import dtype as dt
 from weft.core import pending, selection
-from weft.core.gate import LET_OUT
+from weft.core.gate import EXPORTS
 from weft.core.modes import MODES, State
 from weft.core.node import AccumulateGrad
 from weft.core.tensor import Tensor, read_unset
@@ -55,7 +55,7 @@ _FUNCTIONS = (
     *("PyLong_AsLongLong", "PyLong_FromLongLong", "PyList_SetSlice", "PyFloat_FromDouble"),
 )
 _OBJECTS = {
-    "Tensor": Tensor, "AccumulateGrad": AccumulateGrad, "LET_OUT": LET_OUT, "None": None,
+    "Tensor": Tensor, "AccumulateGrad": AccumulateGrad, "EXPORTS": EXPORTS, "None": None,
     "True": True, "False": False, "0": 0, "tuple": tuple, "dict": dict, "float": float,
     "ref": weakref.ref, "CALL": CALL, "MODES": MODES, "'now'": sys.intern("now"),
     "'_default'": sys.intern("_default"), "list": list, "ndarray": np.ndarray,
@@ -73,11 +73,11 @@ class MatchingLayout:
         self.tensor = Slots(Tensor, *records.TENSOR)
         self.leaf = Slots(LeafSlot, "cls", "last", "lies", "node", "outside", "seen")
         self.node = Slots(AccumulateGrad, "extras", "post_accumulate")
-        self.region = Slots(Stretch, *Stretch.__slots__)
+        self.region = Slots(Segment, *Segment.__slots__)
         self.state = Slots(State, "backward", "grad", "unusual")
         self.token = Slots(Token, "grad", "kind", "op", "quick")
         self.point = Slots(Point, "next", "tried", "whole")
-        probe = Stretch.__new__(Stretch)
+        probe = Segment.__new__(Segment)
         reference = weakref.ref(probe)
         if ctypes.c_size_t.from_address(id(reference) + HEAD).value != id(probe):
             raise Unsupported("unsupported layout of weak references")
@@ -174,7 +174,7 @@ class Confirming(Emitter):
             (self.load(x, tensor["_node"]), self.load(slot, leaf["node"]), otherwise),
             (self.load(x, tensor["_base"]), none, otherwise),
             (array, self.load(last, HEAD), new),
-            (self.first_of(self.known("LET_OUT")), self.load(slot, leaf["seen"]), otherwise),
+            (self.first_of(self.known("EXPORTS")), self.load(slot, leaf["seen"]), otherwise),
         ):
             self.leave_unless(self.test("eq", one, other), label)
         self.go(done)
@@ -423,7 +423,7 @@ class ConfirmStep(Confirming):
     def write(self) -> None:
         params, states, references = (self.item(self.own, k) for k in (PARAMS, STATES, REFERENCES))
         leaves, tensor = self.of_region("leaves"), self.layout.tensor
-        seen = self.first_of(self.known("LET_OUT"))
+        seen = self.first_of(self.known("EXPORTS"))
         self.leave_unless(self.test("eq", seen, self.item(self.own, SEEN)), "decline")
         places = [self.at(self.item(self.own, k), BYTES) for k in (LEAVES, GRADIENTS)]
         with self.each(self.size(params)) as k:

@@ -273,7 +273,7 @@ class ExecutionPlan:
         self.path = tuple(path)
         with no_collection():
             self._make(path, arrays, held, numbers, memory)
-        # Views that have not been read so far: see ``late_views``.
+        # Views that have not been read so far: see ``deferred_views``.
         self.late = self._only_views(held) if late and not self.tapes else set()
         # Whether a run calls no op, so that active modes do not matter.
         self.native = self.program.is_native and self.late.issuperset(self.views)
@@ -411,7 +411,7 @@ class ExecutionPlan:
             made: dict[Any, Any] = {}
             for k in self.views:
                 if k in self.late:
-                    region.put_off(self, k)
+                    region.defer_view(self, k)
                 else:
                     self._view(region, k, made)
             return

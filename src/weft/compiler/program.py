@@ -236,7 +236,7 @@ def _title(call: ProgramCall | Update) -> str:
     return f"{getattr(call.origin, 'name', call.origin)}: {call.name}"
 
 
-def _stretches(
+def _segments(
     steps: Sequence[ProgramCall | PythonCall | Update], number: dict[int, int], base: int
 ) -> list[CallSequence | PythonCall]:
     """Consecutive native calls form one segment."""
@@ -281,7 +281,7 @@ class Program:
         self._leaf_at = np.array([number[id(b)] for b in built.used.values()], np.int64)
         self._place_of = {int(at): k for k, at in enumerate(self._leaf_at)}
         self._fill_bases(built, outside)
-        self.steps = _stretches(built.steps, number, self._base)
+        self.steps = _segments(built.steps, number, self._base)
         self._updates = [s for s in built.writes if isinstance(s, Update)]
         for update in self._updates:
             counters = [places[update.states + 2 :] for places in update.places]
@@ -291,8 +291,8 @@ class Program:
             for s in built.writes
             if not isinstance(s, Update) and not isinstance(getattr(s, "origin", None), Update)
         ]
-        self.writes = _stretches(built.writes, number, self._base)
-        self.undo = _stretches(built.undo, number, self._base)
+        self.writes = _segments(built.writes, number, self._base)
+        self.undo = _segments(built.undo, number, self._base)
         self._result_at = np.array([number[id(p.buffer)] for p in built.results], np.int64)
         self._shapes = [(*p.lies, _plain(p.lies)) for p in built.results]
         # The same in columns, if strides need not be specified.
@@ -429,7 +429,7 @@ class Program:
             else:
                 for update in self._updates:
                     update.one_by_one(self._array)
-                self._go(_stretches(self._later, self._number, self._base), numbers)
+                self._go(_segments(self._later, self._number, self._base), numbers)
             done = True
             return results
         finally:

@@ -26,8 +26,8 @@ from weft.compiler.building import Geometry
 from weft.compiler.ir import Value, WorkNode, attrs_key, constant_key
 from weft.compiler.native_calls import CHANGE, TOKENS
 from weft.compiler.ops import OpWork
+from weft.compiler.segment import Segment, TraceMemory
 from weft.compiler.stepping import Stepping
-from weft.compiler.stretch import Stretch, TraceMemory
 from weft.compiler.trace import (
     ASSIGN,
     BACKWARD,
@@ -48,7 +48,7 @@ from weft.compiler.trace import (
 )
 from weft.core import frames, meta, shapes
 from weft.core.dispatch import Op
-from weft.core.gate import is_outside, takes_back
+from weft.core.gate import is_exported, reclaims
 from weft.core.modes import MODES
 from weft.core.tensor import Parameter, Tensor, shares, storage_array
 
@@ -62,7 +62,7 @@ MOST_RESULTS = 4096  # that are remembered
 _results: dict[Any, Any] = {}
 
 
-class Lying(NamedTuple):
+class ArrayLayout(NamedTuple):
     """The layout of an array."""
 
     shape: tuple[int, ...]
@@ -70,19 +70,21 @@ class Lying(NamedTuple):
     dtype: np.dtype
 
 
-def lying(like: Any) -> Lying:
+def layout_of(like: Any) -> ArrayLayout:
     """The layout of an array, or of a value of a kind."""
-    return Lying(like.shape, like.strides, like.dtype)
+    return ArrayLayout(like.shape, like.strides, like.dtype)
 
 
-Results = list[tuple[Lying, bool]]  # their layout, and whether they are views of the first input
+Results = list[
+    tuple[ArrayLayout, bool]
+]  # their layout, and whether they are views of the first input
 
 
 def results_of(op: Op, given: list[Any], attrs: dict[str, Any]) -> Results | None:
     """The results of an op for inputs of these layouts, and constants; None if unknown."""
     key: Any = attrs_key(attrs)
     if key is not None:
-        own = tuple(x if x.__class__ is Lying else constant_key(x) for x in given)
+        own = tuple(x if x.__class__ is ArrayLayout else constant_key(x) for x in given)
         key = op, key, own, building.settings()
         try:
             if key in _results:
@@ -91,7 +93,7 @@ def results_of(op: Op, given: list[Any], attrs: dict[str, Any]) -> Results | Non
             key = None
     try:
         found: Any = _by_rule(op, given, attrs)
-        if _lays_out(op, given):
+        if _chooses_layout(op, given):
             found = _by_kernel(op, given, attrs, found)
     except Exception:  # eager mode raises the same error, with its line
         found = None
@@ -105,47 +107,47 @@ def results_of(op: Op, given: list[Any], attrs: dict[str, Any]) -> Results | Non
 def _by_rule(op: Op, given: list[Any], attrs: dict[str, Any]) -> Results:
     args = [
         meta.MetaArray(x.shape, x.dtype, strides=x.strides if math.prod(x.shape) else None)
-        if x.__class__ is Lying
+        if x.__class__ is ArrayLayout
         else x
         for x in given
     ]
     out = shapes.compute(op, args, attrs)
     return [
-        (Lying(y.shape, y.strides, meta.plain(y.dtype)), op.view and shares(y, args[0]))
+        (ArrayLayout(y.shape, y.strides, meta.plain(y.dtype)), op.view and shares(y, args[0]))
         for y in (out if op.multiple else (out,))
     ]
 
 
-def _lays_out(op: Op, given: list[Any]) -> bool:
+def _chooses_layout(op: Op, given: list[Any]) -> bool:
     """Whether an op has a kernel that chooses the layout of its results."""
     if op.native is None or op.view or op.traced or op.layout is not None:
         return False
-    return any(math.prod(x.shape) >= op.limit for x in given if x.__class__ is Lying)
+    return any(math.prod(x.shape) >= op.limit for x in given if x.__class__ is ArrayLayout)
 
 
 def _by_kernel(op: Op, given: list[Any], attrs: dict[str, Any], ruled: Results) -> Results:
     """The results in the layout of the op's kernel, which rules don't know: taken from its job,
     which a program needs as well.
     """
-    args = [Value(x.shape, x.dtype) if x.__class__ is Lying else x for x in given]
+    args = [Value(x.shape, x.dtype) if x.__class__ is ArrayLayout else x for x in given]
     made = [Value(x.shape, x.dtype) for x, _ in ruled]
     node = WorkNode(OpWork(op, attrs), args, made, None)  # type: ignore[arg-type]  # of no graph
-    lies = [Geometry(*x) for x in given if x.__class__ is Lying]
+    lies = [Geometry(*x) for x in given if x.__class__ is ArrayLayout]
     planned = building.planned(node, list(node.inputs()), lies)
-    return [(Lying(*lies), False) for lies in planned.results]
+    return [(ArrayLayout(*lies), False) for lies in planned.results]
 
 
 def is_ruled(op: Op, args: Any, attrs: dict[str, Any], results: Any) -> bool:
     """Whether an op's rule predicted its eager results."""
-    given = [lying(array_of(x)) if isinstance(x, Tensor) else x for x in args]
+    given = [layout_of(array_of(x)) if isinstance(x, Tensor) else x for x in args]
     first = array_of(args[0]) if isinstance(args[0], Tensor) else None
     arrays = [array_of(t) for t in results]
-    seen = [(lying(a), op.view and first is not None and shares(a, first)) for a in arrays]
+    seen = [(layout_of(a), op.view and first is not None and shares(a, first)) for a in arrays]
     found = results_of(op, given, attrs)
     return found is not None and len(found) == len(seen) and all(map(_equal, found, seen))
 
 
-def _equal(a: tuple[Lying, bool], b: tuple[Lying, bool]) -> bool:
+def _equal(a: tuple[ArrayLayout, bool], b: tuple[ArrayLayout, bool]) -> bool:
     """Whether results have the same layout; those without elements have any strides."""
     if a == b:
         return True
@@ -153,7 +155,7 @@ def _equal(a: tuple[Lying, bool], b: tuple[Lying, bool]) -> bool:
     return view is other and x.shape == y.shape and 0 in x.shape and x.dtype == y.dtype
 
 
-def kind_like(found: Lying, before: Kind) -> Kind:
+def kind_like(found: ArrayLayout, before: Kind) -> Kind:
     """A kind of this shape and strides, otherwise like an existing one."""
     shape, strides, dtype = found
     if 0 in shape and shape == before.shape:
@@ -236,10 +238,10 @@ def expects_return(point: Point, learned: TraceMemory) -> bool:
     if len(back) * RARE < len(point.next) or (len(back) < 2 and not point.like):
         return False
     paid = sum(token.derived for token in back)
-    return learned.vain <= RARE * (paid + 1) or learned.calls % TRIALS == 0
+    return learned.unrepeated <= RARE * (paid + 1) or learned.calls % TRIALS == 0
 
 
-class Resizing(Stretch):
+class Resizing(Segment):
     """The part of a region that follows paths at sizes that it has not seen."""
 
     def derive(self, kind: int, op: Any, args: Any, attrs: dict[str, Any]) -> Token | None:
@@ -336,7 +338,7 @@ class Resizing(Stretch):
         except AttributeError:
             return False  # pending in another region
         # Before this code holds its array, too: references to it are counted.
-        outside = is_outside(x._a) and (slot.outside or not takes_back(x))
+        outside = is_exported(x._a) and (slot.outside or not reclaims(x))
         array = x._a
         return (
             known_leaf(x)
@@ -413,11 +415,11 @@ class Resizing(Stretch):
         target = self.kind_at(slots[0]) if slots[0][0] in (LEAF, RESULT) else None
         if like.kind != CALL:
             assert target is not None
-            if like.kind == ASSIGN and lying(self.kind_at(slots[1])) != lying(target):
+            if like.kind == ASSIGN and layout_of(self.kind_at(slots[1])) != layout_of(target):
                 return None
             if like.kind == INPLACE and not self.fills(like.op, slots, attrs, target):
                 return None
-            results: Any = [(lying(target), False)]
+            results: Any = [(layout_of(target), False)]
         else:
             results = results_of(like.op, self.operands(slots), attrs)
             views = [like.roots[k].number != like.first + k or like.roots[k].where != RESULT
@@ -434,7 +436,7 @@ class Resizing(Stretch):
     def operands(self, slots: list[tuple[int, Any]]) -> list[Any]:
         """The operands of a rule: layouts of arrays, and constants."""
         return [
-            lying(self.kind_at((kind, what)))
+            layout_of(self.kind_at((kind, what)))
             if kind in (LEAF, RESULT)
             else what(1) if kind == NUMBER else what
             for kind, what in slots
@@ -485,7 +487,7 @@ class Resizing(Stretch):
         gone = next((token for token in point.next if not runs_of(token)[0]), None)
         if gone is not None:
             self.learned.note_waste()
-            self.learned.vain += gone.derived
+            self.learned.unrepeated += gone.derived
         else:
             gone = min(point.next, key=lambda token: runs_of(token)[1])
         point.next.remove(gone)
@@ -495,13 +497,13 @@ class Resizing(Stretch):
         for behind in walk(gone.after):  # others may still resemble it, but it does not run
             behind.plans.clear()
             behind.like = ()
-        self.learned.forgotten += 1
+        self.learned.evicted += 1
 
 
 def _gradient(leaf: Kind, before: Kind, gradient: Kind) -> Kind | None:
     """The kind of a leaf's gradient, which has the leaf's layout; None if that is unclear."""
     if leaf == before:
         return gradient
-    if lying(gradient) != lying(before) or not leaf.outline.flags.c_contiguous:
+    if layout_of(gradient) != layout_of(before) or not leaf.outline.flags.c_contiguous:
         return None
-    return kind_like(lying(leaf), gradient)
+    return kind_like(layout_of(leaf), gradient)

@@ -12,7 +12,7 @@ from weft.compiler.expand import Expansion, StepWork
 from weft.compiler.ir import Number, Value, Work, WorkNode
 from weft.compiler.ops import OpWork
 from weft.compiler.passes import optimized
-from weft.compiler.passes.products import RectifiedWork
+from weft.compiler.passes.products import FusedReluWork
 from weft.compiler.program import needed_for
 from weft.compiler.static import reached
 from weft.compiler.trace import walk
@@ -43,7 +43,7 @@ def graph_of(learned: Any, function: Any) -> Graph:
             f"second or third call), or ask torch.compiler.explain why not\n  at {errors.here()}"
         )
     *_, plan = max(found, key=lambda entry: entry[:2])
-    return _Drawn(plan.program.source, _labels(plan, function)).graph()
+    return _ProgramGraph(plan.program.source, _labels(plan, function)).graph()
 
 
 class _Label(NamedTuple):
@@ -80,7 +80,7 @@ def _labels(plan: Any, function: Any) -> dict[int, _Label]:
     return {node: found[number] for node, number in plan.leaves.items() if number in found}
 
 
-class _Drawn:
+class _ProgramGraph:
     """The work of a program, converted to the records of a graph."""
 
     def __init__(self, source: Any, labels: dict[int, _Label]) -> None:
@@ -94,7 +94,7 @@ class _Drawn:
         self.modules: dict[str, str] = {}
         self.refs: dict[Value, Ref] = {}
         for node in nodes:
-            if node.work.members and not isinstance(node.work, RectifiedWork):
+            if node.work.members and not isinstance(node.work, FusedReluWork):
                 self.add_loop(node.work)
                 continue
             for part in node.work.members or (node,):

@@ -53,7 +53,7 @@ PLAIN = (bool, int, float, str)
 NUMBERS = (bool, int, float, complex)
 WARM_UP = 2  # eager calls before one is recorded: the first creates the states of optimizers
 WATCHED = 8  # times that guarded objects are updated when equal objects replace them
-COURSES = 16  # kinds of arguments for which programs are compiled
+ARGUMENT_KINDS = 16  # kinds of arguments for which programs are compiled
 
 
 class Static:
@@ -100,7 +100,7 @@ class Static:
 
     def _learn(self, key: Any, inputs: list[Tensor], args: Any, kwargs: Any) -> Any:
         count = self.seen[key] = self.seen.get(key, 0) + 1
-        if count != WARM_UP or len(self.steps) >= COURSES:
+        if count != WARM_UP or len(self.steps) >= ARGUMENT_KINDS:
             return self.function(*args, **kwargs)
         roots = (self.function, args, kwargs)
         leaves = (*_parameters(roots), *self.filled.values())

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from weft.compiler import native_matching
 from weft.compiler.native_matching import words
 from weft.compiler.trace import LEAF, RESULT
-from weft.core.gate import LET_OUT, is_outside
+from weft.core.gate import EXPORTS, is_exported
 from weft.core.tensor import Parameter, Tensor, storage_array
 from weft.graph.steps import RULES, Step
 from weft.native.memory.layout import FLOATS
@@ -152,7 +152,7 @@ class Usual:
         self.nodes = [None] * len(states)
         self.quick: Any = None  # compiled code for ``compare`` and for the groups
         # The memory of the states, which is usually the same in the next step.
-        self.seen = LET_OUT[0]
+        self.seen = EXPORTS[0]
         self.arrays = list(map(weakref.ref, map(array_of, states)))
 
     def is_kept(self) -> bool:
@@ -206,7 +206,7 @@ class Usual:
             all(map(is_, params, map(leaves.__getitem__, self.leaves)))
             and all(map(is_, map(gradient_of, params), map(handles.__getitem__, self.gradients)))
             and self.is_kept()
-            and self.seen == LET_OUT[0]
+            and self.seen == EXPORTS[0]
         ):
             return False
         try:
@@ -302,7 +302,7 @@ def learned(optimizer: Any) -> tuple[list[Any], Stepping] | None:
         t = args[place]
         if not isinstance(t, Tensor) or t._base is not None or (place >= made.count and t._node):
             return None
-        if is_outside(t._a) or not t._a.flags.c_contiguous:
+        if is_exported(t._a) or not t._a.flags.c_contiguous:
             return None
     if len({id(storage_array(p._a)) for p in args[: made.count]}) != made.count:
         return None  # one after another, if they share memory

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.core.dispatch import Op
-from weft.core.gate import LET_OUT, is_outside, remembered, takes_back
+from weft.core.gate import EXPORTS, is_exported, reclaims, remembered
 from weft.core.node import NOWHERE
 from weft.core.pending import Outline
 from weft.core.tensor import Parameter, Tensor
@@ -82,14 +82,14 @@ class LeafSlot:
     def __init__(self, number: int, tensor: Tensor) -> None:
         self.number = number
         self.kind = Kind(tensor._a, tensor._node is not None)
-        self.outside = is_outside(tensor._a)
+        self.outside = is_exported(tensor._a)
         # Parameters and states have the same array in every step, so one comparison decides most
         # cases; ``seen`` is when their memory was last known not to be exported.
         self.last: Any = _nothing
         self.owner: Any = None  # shows that a trace remembers the memory
         if tensor._base is None and not self.outside:
             self.last, self.owner = remembered(tensor)
-        self.seen = LET_OUT[0]
+        self.seen = EXPORTS[0]
         self.cls, self.node = tensor.__class__, tensor._node
         self.plain = tensor._base is None
         # The layout of its array, as compiled code compares it: dtype, rank, shape and strides.
@@ -102,7 +102,7 @@ class LeafSlot:
         if (x.__class__ is not Tensor and x.__class__ is not Parameter) or not known_leaf(x):
             return False
         # Memory that is no longer exported may be copied nevertheless.
-        if not self.outside and is_outside(x._a) and not takes_back(x):
+        if not self.outside and is_exported(x._a) and not reclaims(x):
             return False
         array, kind = x._a, self.kind
         if (
@@ -114,7 +114,7 @@ class LeafSlot:
         ):
             return False
         if self.plain and not self.outside and x.__class__ is self.cls and x._node is self.node:
-            self.seen = LET_OUT[0]
+            self.seen = EXPORTS[0]
             if array is not self.last():
                 self.last, self.owner = remembered(x)
         return True

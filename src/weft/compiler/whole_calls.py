@@ -297,7 +297,7 @@ class Whole:
             tuple(kind if k in given else None for k, kind in enumerate(kinds)),
             tuple(range(handles, handles + count)), self.home, watched.grad,
             tuple(region.numbers[numbers:]), words(meeting), tuple(met), words(results), sort,
-            change_items(change), same, take if outside else None, type(region).can_wait,
+            change_items(change), same, take if outside else None, type(region).can_defer,
             guards, words([id(t) for t in tensors]), module, tuple(state.globals) if state else (),
             outermost,
         )  # fmt: skip

@@ -49,7 +49,7 @@ _owners: dict[int, weakref.ref[np.ndarray]] = {}
 
 # How often memory was flagged that a trace remembers by a weak reference to its owner: while this
 # is unchanged, memory remembered as not exported is still not exported.
-LET_OUT = [0]
+EXPORTS = [0]
 
 
 def owner_of(array: np.ndarray) -> np.ndarray:
@@ -59,7 +59,7 @@ def owner_of(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def let_out(array: np.ndarray) -> None:
+def mark_exported(array: np.ndarray) -> None:
     """Flag the memory of an array as exported: other code is about to reference it and may change
     it.
     """
@@ -68,11 +68,11 @@ def let_out(array: np.ndarray) -> None:
     owner = owner_of(array)
     number = id(owner)
     if number not in _owners:
-        LET_OUT[0] += bool(weakref.getweakrefcount(owner))
+        EXPORTS[0] += bool(weakref.getweakrefcount(owner))
         _owners[number] = weakref.ref(owner, lambda _: _owners.pop(number, None))
 
 
-def is_outside(array: np.ndarray) -> bool:
+def is_exported(array: np.ndarray) -> bool:
     """Whether the memory of an array is exported."""
     owner = owner_of(array)
     return id(owner) in _owners or not owner.flags.owndata
@@ -80,15 +80,15 @@ def is_outside(array: np.ndarray) -> bool:
 
 def is_flagged(tensor: Any) -> bool:
     """Whether a tensor is in exported memory of the CPU."""
-    return tensor._a.__class__ is np.ndarray and is_outside(tensor._a)
+    return tensor._a.__class__ is np.ndarray and is_exported(tensor._a)
 
 
 def remembered(tensor: Any) -> tuple[Any, Any]:
-    """Weak references to a tensor's array and to the owner of its memory: see ``LET_OUT``."""
+    """Weak references to a tensor's array and to the owner of its memory: see ``EXPORTS``."""
     return weakref.ref(tensor._a), weakref.ref(owner_of(tensor._a))
 
 
-def takes_back(tensor: Any) -> bool:
+def reclaims(tensor: Any) -> bool:
     """Whether only a tensor still references its exported memory: then the flag is removed.
 
     This is the case for arrays that a program creates, passes to ``from_numpy`` and drops.
@@ -109,3 +109,11 @@ def takes_back(tensor: Any) -> bool:
 
 # The reference counts there, where two variables and the call itself hold references.
 _ALONE, _ALONE_AS_VIEW = (4, 4), (3, 3)
+
+
+def span_of(tensor: Any) -> tuple[int, int] | None:
+    """The addresses between which a tensor's elements are; None without any, and on a device."""
+    array = tensor._a
+    if not isinstance(array, np.ndarray) or not array.size:
+        return None
+    return np.lib.array_utils.byte_bounds(array)

@@ -461,10 +461,10 @@ def fitted(g: Any, shape: tuple[int, ...], dtype: np.dtype | None) -> Any:
 
 def stand_in(x: Any) -> Any:
     """An array with the shape, strides and type of another, in memory of its own."""
-    return lying(x.shape, x.strides, x.dtype) if isinstance(x, ndarray) else x
+    return array_of_layout(x.shape, x.strides, x.dtype) if isinstance(x, ndarray) else x
 
 
-def lying(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype) -> ndarray:
+def array_of_layout(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype) -> ndarray:
     """An abstract array without values, of the given strides, in its own memory."""
     size = prod(shape)
     if not size:

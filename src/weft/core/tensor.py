@@ -29,7 +29,7 @@ from weft.core.devices import (
     put_like,
 )
 from weft.core.dlpack import exported
-from weft.core.gate import exchange, let_out
+from weft.core.gate import exchange, mark_exported
 from weft.core.inference import Untracked, fresh_cell, is_inference
 from weft.core.meta import LIVE, NO_DATA, MetaArray, lacks_values, plain
 from weft.core.meta import like as like_meta
@@ -844,7 +844,7 @@ class Tensor(metaclass=_TensorMeta):
                 f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to "
                 f"copy the tensor to host memory first.\n  at {errors.here()}"
             )
-        let_out(self._a)
+        mark_exported(self._a)
         return self._a.view()  # whose shape and flags are the caller's to change
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -861,7 +861,7 @@ class Tensor(metaclass=_TensorMeta):
         if not self.is_cpu:
             why = ": they have no values" if self.is_meta else "; copy them with .cpu() first"
             raise BufferError(f"Cannot pack tensors on {self.device.type}{why}")
-        let_out(self._a)
+        mark_exported(self._a)
         return exported(self._a, **{k: v for k, v in options.items() if k != "stream"})
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -870,7 +870,7 @@ class Tensor(metaclass=_TensorMeta):
     def __buffer__(self, flags: int) -> memoryview:
         if not self.is_cpu:
             raise BufferError(f"a tensor on {self.device} has no values that the host can read")
-        let_out(self._a)
+        mark_exported(self._a)
         return memoryview(self._a.data)
 
     def __bool__(self) -> bool:
@@ -1313,7 +1313,7 @@ def read_unset(self: Tensor, name: str) -> Any:
     return object.__getattribute__(self, name)  # raises
 
 
-def let_tensors_wait() -> None:
+def enable_pending_tensors() -> None:
     """Make reading an unset slot of a tensor compute what is pending."""
     if "__getattr__" not in vars(Tensor):
         type.__setattr__(Tensor, "__getattr__", read_unset)

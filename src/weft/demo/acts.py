@@ -56,7 +56,7 @@ def settle(net: nn.Module) -> None:
 
 
 def with_contrast(images: Tensor) -> Tensor:
-    """Stretch the contrast of each image, with a mistake in it: a blank image has no contrast."""
+    """Segment the contrast of each image, with a mistake in it: a blank image has no contrast."""
     return images / images.amax(dim=(1, 2, 3), keepdim=True)
 
 

@@ -15,6 +15,7 @@ from weft.core import errors
 from weft.core.devices import copy_of, dtype_beside, host
 from weft.core.dispatch import Op
 from weft.core.frames import caller
+from weft.core.gate import span_of
 from weft.core.inference import version_of
 from weft.core.modes import INFERRING, MODES
 from weft.core.node import AccumulateGrad
@@ -157,9 +158,8 @@ class Recorder(Values, Listener):
 
     def _overlapping(self) -> str:
         """Which leaves show the same memory, if one is written: the other changes unseen."""
-        leaves = [(s, s.leaf.lasting._a) for s in self.specs if s.leaf is not None]
-        known = [(s, a) for s, a in leaves if isinstance(a, np.ndarray) and a.size]
-        bounds = [(*np.lib.array_utils.byte_bounds(a), s) for s, a in known]
+        leaves = [(span_of(s.leaf.lasting), s) for s in self.specs if s.leaf is not None]
+        bounds = [(*span, spec) for span, spec in leaves if span is not None]
         furthest: tuple[int, Any] = (0, None)  # of all that begin before, the one that ends last
         furthest_written = furthest
         for start, end, spec in sorted(bounds, key=itemgetter(0)):

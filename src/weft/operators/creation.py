@@ -16,7 +16,7 @@ from weft.core import device as dev
 from weft.core import dtype as dt
 from weft.core.devices import DEVICES, taken
 from weft.core.dlpack import Importer
-from weft.core.gate import let_out
+from weft.core.gate import mark_exported
 from weft.core.modes import MODES
 from weft.core.pending import model_of
 from weft.core.settings import undefine, undefined
@@ -392,7 +392,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
             UserWarning,
             stacklevel=2,
         )
-    let_out(ndarray)
+    mark_exported(ndarray)
     return wrap(_own_storage(ndarray))
 
 

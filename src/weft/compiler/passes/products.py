@@ -23,7 +23,7 @@ LAYERS = {REGISTRY["linear"], REGISTRY["linear_with_bias"]}
 F32 = np.dtype(np.float32)
 
 
-class RectifiedWork(Work):
+class FusedReluWork(Work):
     """A layer and the relu that is its only reader."""
 
     def __init__(self, layer: WorkNode, relu: WorkNode) -> None:
@@ -55,7 +55,7 @@ def rectified(nodes: Sequence[WorkNode], ends: Iterable[Any]) -> list[WorkNode]:
         (y,) = node.results
         relu = readers.get(y, [])
         if y not in wanted and len(relu) == 1 and op_of(relu[0]) is RELU:
-            work = RectifiedWork(node, relu[0])
+            work = FusedReluWork(node, relu[0])
             instead[node] = []
             instead[relu[0]] = [WorkNode(work, node.args, relu[0].results, relu[0].spec)]
     return [new for node in nodes for new in instead.get(node, [node])]
@@ -66,4 +66,4 @@ def _is_small(node: WorkNode) -> bool:
     if not all(isinstance(x, Value) and x.dtype == F32 for x in node.args):
         return False
     x, weight, *_ = node.args
-    return products.may_rectify(x.shape, weight.shape)
+    return products.supports_fused_relu(x.shape, weight.shape)

@@ -181,7 +181,7 @@ def relu_of_linear(x: Array, weight: Array, bias: Array | None = None) -> Array 
     return y if x.ndim == 2 else y.reshape(*x.shape[:-1], len(weight))
 
 
-def may_rectify(x: tuple[int, ...], weight: tuple[int, ...]) -> bool:
+def supports_fused_relu(x: tuple[int, ...], weight: tuple[int, ...]) -> bool:
     """Whether ``relu_of_linear`` supports arrays of these shapes, given a suitable layout."""
     return direct.available() and len(weight) == 2 and 0 < prod(x) * weight[0] <= direct.most()
 
@@ -244,7 +244,10 @@ def _planned(plan: buffers.Planner, a: Array, b: Array) -> Array | None:
     left = np.broadcast_to(a, (*stack, m, k))
     right = np.broadcast_to(b, (*stack, k, n))
     for at in np.ndindex(stack):
-        (order_a, step_a, one), (order_b, step_b, other) = _lying(left[at]), _lying(right[at])
+        (order_a, step_a, one), (order_b, step_b, other) = (
+            _blas_layout(left[at]),
+            _blas_layout(right[at]),
+        )
         numbers = (_ROW_MAJOR, order_a, order_b, m, n, k, 1.0, plan.place(one), step_a)
         plan.raw("dgemm", code, *numbers, plan.place(other), step_b, 0.0, plan.place(out[at]), n)
     return out
@@ -253,7 +256,7 @@ def _planned(plan: buffers.Planner, a: Array, b: Array) -> Array | None:
 _ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112  # CBLAS's enum values
 
 
-def _lying(a: Array) -> tuple[int, int, Array]:
+def _blas_layout(a: Array) -> tuple[int, int, Array]:
     """The layout of a matrix, as BLAS expects it."""
     (rows, columns), (down, across) = a.shape, a.strides
     if not (down | across) & 7:

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.autograd import engine
 from weft.compiler.plan import become, changes, needed_for
-from weft.compiler.stretch import Stretch
+from weft.compiler.segment import Segment
 from weft.compiler.trace import (
     ASSIGN,
     BACKWARD,
@@ -32,10 +32,10 @@ from weft.core.tensor import wrap
 from weft.graph.spec import listening
 
 
-class Redoing(Stretch):
+class EagerFallback(Segment):
     """The part of a region that falls back to eager mode."""
 
-    def reify(self) -> None:
+    def run_eagerly(self) -> None:
         """Run pending ops one by one, as eager mode would have."""
         if self.learning:
             return

@@ -33,19 +33,19 @@ class TraceMemory:
         # By the default dtype, which decides how integers are promoted with floats.
         self.roots: dict[Any, Point] = {}
         self.calls = self.diverged = self.compiled = self.tokens = 0
-        self.resized = self.forgotten = 0  # paths at new sizes, and paths that were evicted
+        self.resized = self.evicted = 0  # paths at new sizes, and paths that were evicted
         self.leaf_bytes = 0  # for leaves, greater than any number within one segment
         self.runs = 0  # of all programs
         self.most = 0  # calls that were pending at once
-        self.vain = 0  # paths at new sizes that never recurred
+        self.unrepeated = 0  # paths at new sizes that never recurred
         # Consecutive calls whose learned paths never recurred, the last of them, calls that will
         # not be learned for that reason, and those that were not.
-        self.wasted = self.last_wasted = self.resting = self.rested = 0
+        self.wasted = self.last_wasted = self.resting = self.eager_calls = 0
         # A point where new sizes are not expected to recur, as of so many runs.
         self.unlikely: tuple[Point, int] | None = None
         self.reasons: dict[str, int] = {}  # why values were computed before the region's end
         self.refused: dict[str, int] = {}  # what could not be compiled
-        self.news: dict[str, int] = {}  # what was called instead of the expected op
+        self.divergences: dict[str, int] = {}  # what was called instead of the expected op
         self.lock = threading.RLock()
         self.memory = Memory()  # of its programs
         self.spare: list[Any] = []  # finished regions, for reuse
@@ -64,19 +64,19 @@ class TraceMemory:
         if self.wasted >= PATIENCE and self.wasted % TRIAL == 0:
             self.resting = min(2 ** (self.wasted // TRIAL), LONGEST_REST)
 
-    def rests(self) -> bool:
+    def runs_eagerly_now(self) -> bool:
         """Whether the present call is one that runs eagerly because learning did not pay."""
         if not self.resting:
             return False
         self.resting -= 1
-        self.rested += 1
+        self.eager_calls += 1
         return True
 
     def note(self, table: dict[str, int], why: str) -> None:
         table[why] = table.get(why, 0) + 1
 
 
-class Stretch(Listener):
+class Segment(Listener):
     """What a region has followed since it last computed something."""
 
     # Compiled code reads these: see ``native_matching``.

@@ -13,12 +13,12 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from weft.compiler.redoing import ordinary
+from weft.compiler.eager_fallback import ordinary
 from weft.core.pending import region_of
 from weft.core.tensor import Tensor
 
 
-class LateView:
+class DeferredView:
     """Replaces the region of a tensor that is a view: it knows how to create the view."""
 
     is_late_view = True
@@ -64,7 +64,7 @@ class LateView:
         return False
 
 
-def read_late(args: Any) -> None:
+def read_deferred_views(args: Any) -> None:
     """Create the late views among some arguments: a call on them is compared like one on leaves."""
     for x in args:
         late = region_of(x) if isinstance(x, Tensor) else None
