@@ -80,7 +80,7 @@ def _handler() -> tuple[bytes, int, list[Entry], int] | None:
 
 # The layout of code objects is Python's own business and changes between its versions: functions
 # get a handler only where that was tested. Elsewhere they raise AttributeError, as they are.
-HANDLER = _handler() if sys.version_info[:2] == (3, 11) else None
+HANDLER = _handler() if (3, 11) <= sys.version_info[:2] <= (3, 13) else None
 
 
 def _guarded(code: CodeType, called: Any) -> CodeType | None:
