@@ -206,6 +206,7 @@ class WholeCall(Confirming):
                 (whole_modules.ATTRIBUTES, lambda: self.dict_version(self.attributes(address))),
                 (whole_modules.DICTIONARY, lambda: self.dict_version(address)),
                 (whole_modules.CLASS, lambda: self.class_version(address)),
+                (whole_modules.WORD, lambda: self.load(address, 0, "i64")),
             ):
                 with self.when(self.test("eq", way, code)):
                     self.store(state(), found)

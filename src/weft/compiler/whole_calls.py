@@ -298,7 +298,7 @@ class Whole:
             tuple(range(handles, handles + count)), self.home, watched.grad,
             tuple(region.numbers[numbers:]), words(meeting), tuple(met), words(results), sort,
             change_items(change), same, take if outside else None, type(region).can_defer,
-            guards, words([id(t) for t in tensors]), module, tuple(state.globals) if state else (),
+            guards, words([id(t) for t in tensors]), module, tuple(state.kept) if state else (),
             outermost,
         )  # fmt: skip
         del self.watched, self.flat  # a tensor that they reference would count as a held one

@@ -75,7 +75,8 @@ _KNOWN = {
 def frame_layout() -> FrameLayout | None:
     """Where things are in this version of Python, if they are found there."""
     known = _KNOWN.get(sys.version_info[:2])
-    if known is None or hasattr(sys, "gettotalrefcount"):
+    # Debug builds and those without the global lock have other objects.
+    if known is None or hasattr(sys, "gettotalrefcount") or object.__basicsize__ != 16:
         return None
     running, code, previous, owner, kept, instruction, *_, traced = known
     thread = ctypes.pythonapi.PyThreadState_Get
