@@ -36,7 +36,7 @@ def most_used() -> list[str]:
     """The names that programs use most, of those that weft has."""
     left_out = coverage.outside()
     names = sorted(coverage.read(coverage.TABLE), key=lambda n: -n.files)
-    names = [n for n in names if not coverage.is_exported(n.name, left_out)]
+    names = [n for n in names if not coverage.is_outside(n.name, left_out)]
     return [n.name for n in names if coverage.present(n.name)][:MOST_USED]
 
 
