@@ -214,6 +214,20 @@ def _check_result(value: Any, read: bool) -> None:
         )
 
 
+def _check_ends(specs: Any, ends: list[Ref], out: Any, has_gradients: bool) -> None:
+    """Refuse results that a program can't return again as what they are."""
+    results = list(tensors_in(out))
+    if any(specs[r.node].kind in LEAVES for r in ends) or any(t._base is not None for t in results):
+        raise CannotLower(
+            "a result that is an argument, a view, or a tensor from outside the function"
+        )
+    own = {id(t): id(storage_array(t._a)) for t in results}
+    if len(set(own.values())) < len(own):
+        raise CannotLower("results that share memory")
+    if any(t._node is not None for t in results) and not has_gradients:
+        raise CannotLower("a result with a grad_fn whose graph no backward pass has freed")
+
+
 class StaticStep:
     """The program of one recorded call."""
 
@@ -222,6 +236,34 @@ class StaticStep:
         if graph._frozen:
             raise CannotLower(graph._frozen)
         specs = graph._specs
+        examples = self._note_leaves(specs, inputs)
+        writes, grads = self._note_writes(graph, times)
+        _check_ends(specs, ends, out, bool(graph._gradients))
+        self.ends, self.out = len(ends), out
+        draws = [Ref(s.id) for s in specs.values() if isinstance(s.op, Draw)]
+        wanted = [*ends, *(r for r in grads.values() if r is not None), *draws]
+        self.program = lower(list(specs.values()), examples, wanted, writes)
+        leaves = self.program.leaves
+        self.leaves = [None if k in self.given else self.held[k] for k in leaves]
+        self.places = [(at, self.given[k]) for at, k in enumerate(leaves) if k in self.given]
+        self.tensors = list(self.held.values())
+        self.arrays = list(map(ARRAY, self.tensors))
+        self.nodes = list(map(NODE, self.tensors))
+        self._note_objects(roots)
+        self._note_optimizers(specs, roots)
+        self._note_gradients(specs, before)
+        constants = [t for t in self.tensors if not isinstance(t, Parameter)]
+        self.unchanged: Callable[[], bool] | None = None
+        self.known: list[Any] = []  # the arrays of leaves, while nothing has changed
+        self.owners: set[int] = set()  # of written memory, while arrays are known
+        self.watched = 0
+        self.assumed = f"{len(constants)} tensors from outside, all numbers, branches and loops"
+
+    def _note_leaves(self, specs: Any, inputs: list[Tensor]) -> dict[int, Any]:
+        """Tell the leaves that are arguments from those that are always the same tensors.
+
+        Returns their arrays.
+        """
         place = {id(t): k for k, t in enumerate(inputs)}
         self.given: dict[int, int] = {}  # leaves that are arguments, with their number
         self.held: dict[int, Tensor] = {}  # leaves that are the same tensors in each call
@@ -242,6 +284,11 @@ class StaticStep:
         given = [cpu_array(t) for t in inputs]
         if any(np.may_share_memory(examples[k], a) for k in self.held for a in given):
             raise CannotLower("a tensor that shares memory with an argument")
+        return examples
+
+    def _note_writes(self, graph: Any, times: dict[int, int]) -> Any:
+        """Find out what the step writes: leaves, with their new values, and new gradients."""
+        specs = graph._specs
         writes = {
             leaf: r for leaf, r in graph._updates.items() if _lasts(specs[leaf], leaf in self.given)
         }
@@ -261,27 +308,10 @@ class StaticStep:
             raise CannotLower("an argument that receives a gradient")
         self.grads = [specs[leaf].leaf.tensor for leaf, r in grads.items() if r is not None]
         self.cleared = [specs[leaf].leaf.tensor for leaf, r in grads.items() if r is None]
-        draws = [Ref(s.id) for s in specs.values() if isinstance(s.op, Draw)]
-        self.ends, self.out = len(ends), out
-        if any(specs[r.node].kind in LEAVES for r in ends) or any(
-            t._base is not None for t in tensors_in(out)
-        ):
-            raise CannotLower(
-                "a result that is an argument, a view, or a tensor from outside the function"
-            )
-        own = {id(t): id(storage_array(t._a)) for t in tensors_in(out)}
-        if len(set(own.values())) < len(own):
-            raise CannotLower("results that share memory")
-        if any(t._node is not None for t in tensors_in(out)) and not graph._gradients:
-            raise CannotLower("a result with a grad_fn whose graph no backward pass has freed")
-        wanted = [*ends, *(r for r in grads.values() if r is not None), *draws]
-        self.program = lower(list(specs.values()), examples, wanted, writes)
-        leaves = self.program.leaves
-        self.leaves = [None if k in self.given else self.held[k] for k in leaves]
-        self.places = [(at, self.given[k]) for at, k in enumerate(leaves) if k in self.given]
-        self.tensors = list(self.held.values())
-        self.arrays = list(map(ARRAY, self.tensors))
-        self.nodes = list(map(NODE, self.tensors))
+        return writes, grads
+
+    def _note_objects(self, roots: Any) -> None:
+        """Note what the function can reach, as it is now."""
         self.guards = list(_guards(roots))
         self.variables = list(_variables(roots))
         self.lists = [(items, items.copy()) for items in _lists(roots)]
@@ -289,32 +319,25 @@ class StaticStep:
             raise CannotLower("a module or optimizer that does not keep its attributes in dicts")
         self.tables, self.names, self.values = [[g[k] for g in self.guards] for k in range(3)]
         self.sizes = [(table, len(table)) for table in _tables(roots)]
+        self.everywhere = everywhere()
+        self.objects = list(_objects(roots[1:]))  # kept alive, since calls go by their identity
+
+    def _note_optimizers(self, specs: Any, roots: Any) -> None:
+        """Note the optimizers that the function can reach, with their states and settings."""
         self.optimizers = [o for o in reached(roots) if isinstance(o, Optimizer)]
         known = {id(t) for o in self.optimizers for own in o.state.values() for t in own.values()}
         if any(s.kind == STATE and id(s.leaf.lasting) not in known for s in specs.values()):
             raise CannotLower("optimizer state that the step itself creates")
-        self._note_gradients(specs, before)
         # Settings such as a momentum ask for states of their own.
         rules = [o for o in self.optimizers if hasattr(o, "_state_names")]
         groups = [(o._state_names, group) for o in rules for group in o.param_groups]
         self.states = [(names_of, group, names_of(group)) for names_of, group in groups]
         self.moved = [_moved_by(o) for o in self.optimizers]  # compared by identity
-        hooks = [_global_optimizer_pre_hooks, _global_optimizer_post_hooks]
+        self.hooks = [_global_optimizer_pre_hooks, _global_optimizer_post_hooks]
         for o in self.optimizers:
-            hooks += [o._optimizer_step_pre_hooks, o._optimizer_step_post_hooks]
-        if any(hooks):
+            self.hooks += [o._optimizer_step_pre_hooks, o._optimizer_step_post_hooks]
+        if any(self.hooks):
             raise CannotLower("hooks on an optimizer step")
-        self.hooks = hooks
-        self.everywhere = everywhere()
-        self.objects = list(
-            _objects(roots[1:])
-        )  # kept alive, since calls identify them by identity
-        constants = [t for t in self.held.values() if not isinstance(t, Parameter)]
-        self.unchanged: Callable[[], bool] | None = None
-        self.known: list[Any] = []  # the arrays of leaves, while nothing has changed
-        self.owners: set[int] = set()  # of written memory, while arrays are known
-        self.watched = 0
-        self.assumed = f"{len(constants)} tensors from outside, all numbers, branches and loops"
 
     def _note_gradients(self, specs: Any, before: set[int]) -> None:
         """Find out which leaves may have a gradient before a step because it clears them.
