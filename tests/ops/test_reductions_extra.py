@@ -96,3 +96,21 @@ def test_each_result_alone_has_a_gradient(name, output, options):
     assert torch.autograd.gradcheck(lambda x: getattr(torch, name)(x, **options)[output], (x,))
     getattr(torch, name)(x, **options)[output].sum().backward()
     assert x.grad.shape == x.shape
+
+
+@pytest.mark.parametrize(
+    "values", ([1, np.inf, 2], [np.inf, 1, 2], [1, 2, np.inf], [1, -np.inf, 2])
+)
+def test_gradients_of_logcumsumexp_beside_an_infinity(values: list[float]) -> None:
+    """Only those of the infinity itself are undefined, as in PyTorch."""
+    x = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+    torch.logcumsumexp(x, 0).backward(torch.tensor([1.0, 2.0, -0.5], dtype=torch.float64))
+    found = x.grad.numpy()
+    assert np.array_equal(np.isnan(found), np.isposinf(values))
+    j = np.arange(3)
+    y = np.logaddexp.accumulate(np.array(values, float))
+    with np.errstate(invalid="ignore"):
+        terms = np.exp(np.array(values, float)[:, None] - y) * [1.0, 2.0, -0.5]
+    wanted = np.where(j >= j[:, None], terms, 0).sum(1)
+    finite = np.isfinite(values)
+    np.testing.assert_allclose(found[finite], wanted[finite])

@@ -16,7 +16,8 @@ from weft.core import errors, foreign, overrides
 
 BLOCKS = 4
 pytestmark = pytest.mark.skipif(
-    foreign.HANDLER is None, reason="handlers beside the code were tested with Python 3.11 to 3.13 only"
+    foreign.HANDLER is None,
+    reason="handlers beside the code were tested with Python 3.11 to 3.13 only",
 )
 
 

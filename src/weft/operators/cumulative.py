@@ -279,9 +279,10 @@ def _logcumsumexp_rule(g: Any, x: Any, y: Any, dim: int) -> Any:
     # The sum over i >= j of g[i] exp(x[j] - y[i]), by steps whose factors can't overflow.
     if not x.shape:
         return g
-    step = shifted(y, dim, 0.0) - y
-    none_yet = shifted(y, dim, 0.0) == -np.inf
-    factors = where_op(none_yet, 0.0, exp_op(where_op(none_yet, 0.0, step)))
+    before = shifted(y, dim, 0.0)
+    none_yet = before == -np.inf
+    step = where_op(none_yet | (before == y), 0.0, before - y)  # infinite sums stay what they are
+    factors = where_op(none_yet, 0.0, exp_op(step))
     return _recurrence_back(g, factors, dim) * conj_op(exp_op(x - y))
 
 
