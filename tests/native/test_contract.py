@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.core import selection
+from weft.core import planning, selection
 from weft.core.dispatch import REGISTRY, Op
 from weft.native import contract
 from weft.native.codegen import jit
@@ -196,3 +196,38 @@ def test_jobs_of_derivatives(name: str) -> None:
         assert not planned, f"{name} can be planned: take it from the list"
     elif not planned:
         pytest.skip("; ".join(sorted(set(refused))) or "no samples")
+
+
+SPREADS = {
+    "sum": lambda x: x - np.add.reduce(x, axis=(0, 1), keepdims=True),
+    "mean": lambda x: x - x.mean(keepdims=True),
+    "rows": lambda x: np.add.reduce(x, axis=1),
+    "columns": lambda x: np.add.reduce(x, axis=0),
+    "greatest": lambda x: x - np.maximum.reduce(x, axis=(0, 1), keepdims=True),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("shape", [(2, 3), (3, 2), (40, 300), (300, 40)])
+@pytest.mark.parametrize("name", SPREADS)
+def test_reductions_of_expanded_arrays(name: str, shape: tuple[int, ...], dtype: str) -> None:
+    """What stands for many elements is summed as such: NumPy knows no values of a plan."""
+    rng = np.random.default_rng(0)
+    for one in ((1, shape[1]), (shape[0], 1), (1, 1)):
+        x = np.broadcast_to(rng.standard_normal(one).astype(dtype), shape)
+        job = planning.job(SPREADS[name], [x])
+        x = np.broadcast_to(rng.standard_normal(one).astype(dtype), shape)
+        found = job(x)
+        want = SPREADS[name](x.astype("f8"))
+        np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-4)
+
+
+def test_what_numpy_makes_of_an_array_without_values_is_refused() -> None:
+    for size in (1, 5, 10_000):
+        x = np.ones((2, size), np.float32)
+        total = lambda x: x - np.ndarray.sum(planning.bare(x))
+        with pytest.raises(contract.Unplannable):
+            planning.job(total, [x])
+        inner = lambda x: x - np.ndarray.sum(planning.bare(x * 2.0))
+        with pytest.raises(contract.Unplannable):
+            planning.job(inner, [x])

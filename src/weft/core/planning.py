@@ -208,11 +208,15 @@ def _operand(x: Any) -> Any:
         if _is_new(x):
             # A number that promotion has made an array of. What a function has put into an array
             # of NumPy's own may be values, which a plan has none of; so may one of its elements.
-            if _whole(x).size > 1 or (x.dtype.kind == "f" and np.isnan(x).any()):
+            if _whole(x).size > 1 or (x.dtype.kind in "fc" and np.isnan(x).any()):
                 raise Unplannable("an array that is neither an input nor allocated by the kernel")
             buffers.constant(x)
         return x
-    return x.item() if isinstance(x, np.generic) else x
+    if isinstance(x, np.generic):
+        if x.dtype.kind in "fc" and np.isnan(x):  # most likely of an array without values
+            raise Unplannable("a number that NumPy has made of an array")
+        return x.item()
+    return x
 
 
 def _whole(x: ndarray) -> ndarray:
@@ -479,8 +483,8 @@ def array_of_layout(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.
     else:
         memory = np.zeros(span, np.uint8)
     made = np.ndarray(shape, dtype, memory, first, strides)
-    if size == 1 and dtype.kind == "f":
-        made.fill(np.nan)  # reading it must be detected: see ``_operand``
+    if dtype.kind in "fc":
+        buffers.poison(made)  # reading it must be detected: see ``_operand``
     return made
 
 

@@ -223,6 +223,8 @@ def _reduced(kind: Reduction, x: ndarray, axes: tuple[int, ...], keepdims: bool)
     if x.dtype not in FLOATS or not valid(axes, x.ndim):
         return None
     if repeats(x):
+        if buffers.PLANNERS and buffers.planner() is not None:  # NumPy's products have no values
+            return _reduced(kind, buffers.copied(x), axes, keepdims)
         return _sum_of_repeated(kind, x, axes, keepdims) if kind in (SUM, MEAN) else None
     transposed, places, back = in_memory_order(x, axes)
     plan = _plan(kind, transposed.dtype, transposed.shape, places, True)

@@ -32,6 +32,7 @@ class Planner(Protocol):
     def raw(self, name: str, function: int, *words: Any) -> None: ...
 
 
+MOST_POISONED = 4096  # elements that are filled
 # Not empty: kernels take arrays of any size, for tests.
 ANY_SIZE: list[bool] = []
 # The plans being made, by thread. Nearly always there are none, which makes the check cheap.
@@ -53,9 +54,24 @@ def read(array: ndarray) -> None:
 def known(made: ndarray) -> ndarray:
     """Report a newly allocated array of undefined values to the plan."""
     if PLANNERS and (plan := planner()) is not None:
+        if made.dtype.kind in "fc":
+            poison(made)
         plan.allocated(made, False)
         made.flags.writeable = False  # a write by NumPy would not be part of the plan
     return made
+
+
+def poison(made: ndarray) -> None:
+    """Fill a float array without values with NaN, by which plans know what NumPy made of it.
+
+    A large array gets some at its ends: reductions read those too, and the rest would take time.
+    """
+    if made.size <= MOST_POISONED:
+        made.fill(np.nan)
+    else:
+        ends = slice(16), slice(-16, None)
+        for end in ends:
+            made[(end,) * made.ndim] = np.nan
 
 
 def empty(shape: Any, dtype: Any = np.float64) -> ndarray:
