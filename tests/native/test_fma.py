@@ -118,3 +118,25 @@ def test_loops_and_references_give_the_same_bits(call: str, dtype: type) -> None
                 finally:
                     weft.backends.native.set("native")
             assert np.array_equal(*found)
+
+
+@pytest.mark.parametrize("n", (1, 3, 20, 1000, 20_000))
+def test_scaled_changes_in_place_have_the_bits_of_the_ops(n: int) -> None:
+    """From the first call on, and when a loop has taken over."""
+    rng = np.random.default_rng(n)
+    a, b, c = (weft.from_numpy(rng.standard_normal(n).astype(np.float32)) for _ in range(3))
+    changes = (
+        (lambda x: x.add_(b, alpha=0.1), lambda x: weft.add(x, b, alpha=0.1)),
+        (lambda x: x.sub_(b, alpha=0.3), lambda x: weft.sub(x, b, alpha=0.3)),
+        (lambda x: x.add_(x, alpha=0.7), lambda x: weft.add(x, x, alpha=0.7)),
+        (lambda x: x.addcmul_(b, c, value=0.1), lambda x: weft.addcmul(x, b, c, value=0.1)),
+        (lambda x: x.addcdiv_(b, c, value=-0.2), lambda x: weft.addcdiv(x, b, c, value=-0.2)),
+    )
+    with weft.no_grad():
+        for k in range(300):
+            for change, op in changes:
+                expected, found = op(a), a.clone()
+                version = found._version
+                assert change(found) is found, k
+                assert found.equal(expected), k
+                assert found._version == version + 1

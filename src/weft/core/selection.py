@@ -285,6 +285,12 @@ def into(op: Op, x: ndarray, *args: Any) -> bool:
     return _over_pays(x) and loop_for(op, "", op.reference, NOTHING).into(x, *args)
 
 
+def into_small(op: Op, x: ndarray, *args: Any) -> bool:
+    """The same at any size, for ops whose reference takes NumPy several calls."""
+    worth = (x.size >= BEGIN and ready()) or (x.size > 0 and pays())
+    return worth and loop_for(op, "", op.reference, NOTHING).into(x, *args)
+
+
 def _over_pays(x: ndarray) -> bool:
     return x.size >= (OVER if _begun else BEGIN) and ready()
 

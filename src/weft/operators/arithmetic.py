@@ -708,10 +708,14 @@ def _in_place(name: str, op: Op, ufunc: Any, doc: str) -> Any:
 
 def _change_scaled(self: Tensor, other: Any, alpha: Any, op: Op) -> Tensor:
     """``self += alpha * other``, or the difference."""
+    scaled = add_scaled_op if op is add_op else sub_scaled_op
+    x = self._a
+    if alpha.__class__ is float and MODES.now.mode is OFF and x.dtype is dt.F32:
+        if _written_over(self, scaled, (other,), _factor(alpha, x.dtype)):
+            return self
     d = _sum_dtype(other, alpha, self)
     if d not in dt.HALF and d.kind not in "fc":
         return apply_inplace(op, (self, _scaled(other, alpha, d)), {})
-    scaled = add_scaled_op if op is add_op else sub_scaled_op
     factor = _factor(alpha, d)
     if _written_over(self, scaled, (other,), factor):
         return self
@@ -735,7 +739,7 @@ def _written_over(self: Tensor, op: Op, others: tuple[Any, ...], number: float) 
             return False
     if LISTENERS:
         announce(x, self)
-    if not selection.into(op, x, *(t._a for t in others), number):
+    if not selection.into_small(op, x, *(t._a for t in others), number):
         return False
     bump(self, op.name)
     return True
