@@ -304,7 +304,7 @@ def run(program: str, folder: Path, threads: int = 2) -> str:
         "WEFT_COMPILE_THREADS": str(threads),
     }
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", program],
         env={**os.environ, **given},
         capture_output=True,
         text=True,
