@@ -23,16 +23,18 @@ OP = REGISTRY["scaled_dot_product_attention"]
 ACCURACY = 16 * np.finfo("f4").eps
 
 
-def reference(q: np.ndarray, k: np.ndarray, v: np.ndarray, g: np.ndarray, causal: bool) -> list:
+def reference(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, g: np.ndarray, causal: bool, dtype: str = "f8"
+) -> list:
     """Results and gradients, step by step in float64."""
-    q, k, v, g = (x.astype("f8") for x in (q, k, v, g))
-    scores = q @ k.swapaxes(-2, -1) * 0.3
+    q, k, v, g = (x.astype(dtype) for x in (q, k, v, g))
+    scores = q @ k.swapaxes(-2, -1) * q.dtype.type(0.3)
     if causal:
         scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
     e = np.exp(scores - scores.max(-1, keepdims=True))
     w = e / e.sum(-1, keepdims=True)
     gw = g @ v.swapaxes(-2, -1)
-    gs = w * (gw - (gw * w).sum(-1, keepdims=True)) * 0.3
+    gs = w * (gw - (gw * w).sum(-1, keepdims=True)) * q.dtype.type(0.3)
     turned = gs.swapaxes(-2, -1), w.swapaxes(-2, -1)
     return [w @ v, w, gs @ k, turned[0] @ q, turned[1] @ g]
 
@@ -70,9 +72,12 @@ def test_both_directions(
     ]
     q, k, v, g = made(shapes, turned)
     wanted = reference(q, k, v, g, causal)
-    for found, want in zip(both(q, k, v, g, causal), wanted, strict=True):
+    # Large scores magnify the rounding of their sums, in the same steps in float32 as well.
+    steps = reference(q, k, v, g, causal, "f4")
+    for found, want, step in zip(both(q, k, v, g, causal), wanted, steps, strict=True):
         assert found.shape == want.shape and found.dtype == np.float32
-        assert np.abs(found - want).max() <= ACCURACY * max(np.abs(want).max(), 1.0)
+        bound = max(ACCURACY * max(np.abs(want).max(), 1.0), 2 * np.abs(step - want).max())
+        assert np.abs(found - want).max() <= bound
     if causal and keys > 1:
         assert not both(q, k, v, g, causal)[1][..., 0, 1:].any()
 
