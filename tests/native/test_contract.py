@@ -225,9 +225,9 @@ def test_reductions_of_expanded_arrays(name: str, shape: tuple[int, ...], dtype:
 def test_what_numpy_makes_of_an_array_without_values_is_refused() -> None:
     for size in (1, 5, 10_000):
         x = np.ones((2, size), np.float32)
-        total = lambda x: x - np.ndarray.sum(planning.bare(x))
-        with pytest.raises(contract.Unplannable):
-            planning.job(total, [x])
-        inner = lambda x: x - np.ndarray.sum(planning.bare(x * 2.0))
-        with pytest.raises(contract.Unplannable):
-            planning.job(inner, [x])
+        for function in (
+            lambda x: x - np.ndarray.sum(planning.bare(x)),
+            lambda x: x - np.ndarray.sum(planning.bare(x * 2.0)),
+        ):
+            with np.errstate(all="ignore"), pytest.raises(contract.Unplannable):
+                planning.job(function, [x])

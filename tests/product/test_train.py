@@ -112,6 +112,7 @@ def test_clipping_by_value() -> None:
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_mixed_precision(precision: str) -> None:
+    seed_everything(1)
     seen: set[Any] = set()
     model = network()
     model[0].register_forward_hook(lambda m, x, y: seen.add(y.dtype))
